@@ -15,12 +15,12 @@ from .precision import Dtypes
 class Gate(Linear):
     """sigma(W x[0:12)), W (gates, 12): (..., T, C) to (..., T, G), one half at the start.
 
-    gates: their number.
+    gates: their number. part: of the matrices.
     """
 
-    def __init__(self, gates: int, dtypes: Dtypes) -> None:
+    def __init__(self, gates: int, dtypes: Dtypes, part: str = "gate") -> None:
         super().__init__(
-            gates, GATE_CHANNELS, role="hidden", init="zeros", dtypes=dtypes, matrix="gate"
+            gates, GATE_CHANNELS, role="hidden", init="zeros", dtypes=dtypes, part=part
         )
 
     def forward(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
@@ -35,7 +35,7 @@ class Smear(nn.Module):
 
     def __init__(self, dtypes: Dtypes) -> None:
         super().__init__()
-        self.gate = Gate(1, dtypes)
+        self.gate = Gate(1, dtypes, "smear_gate")
         self.scale = parameter((), role="scalar", init=0.0, dtype=dtypes.scalar)
 
     def forward(self, e_BTC: Tensor) -> Tensor:

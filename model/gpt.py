@@ -39,8 +39,8 @@ class MLP(nn.Module):
     def __init__(self, c: ModelConfig, dtypes: Dtypes) -> None:
         super().__init__()
         d, wide = c.d_model, c.mlp_ratio * c.d_model
-        self.up = Linear(wide, d, role="hidden", init=c.up_init, dtypes=dtypes, matrix="up")
-        self.down = Linear(d, wide, role="hidden", init=c.proj_init, dtypes=dtypes, matrix="down")
+        self.up = Linear(wide, d, role="hidden", init=c.up_init, dtypes=dtypes, part="up")
+        self.down = Linear(d, wide, role="hidden", init=c.proj_init, dtypes=dtypes, part="down")
         self.activation, self.lifted = ACTIVATIONS[c.activation], dtypes.lifted
 
     def forward(self, x_BTC: Tensor) -> Tensor:
@@ -70,14 +70,14 @@ class Attention(nn.Module):
         has_table, n_heads = table_of_layer(c)[layer] is not None, c.d_model // c.head_dim
         self.head_dim, self.merged = c.head_dim, c.qkv_layout == "merged"
 
-        def linear(rows: int, init: str = c.qkv_init, matrix: str = "qkv") -> Linear:
-            return Linear(rows, c.d_model, role="hidden", init=init, dtypes=dtypes, matrix=matrix)
+        def linear(part: str, rows: int = c.d_model, init: str = c.qkv_init) -> Linear:
+            return Linear(rows, c.d_model, role="hidden", init=init, dtypes=dtypes, part=part)
 
         if self.merged:
-            self.qkv = linear(3 * c.d_model)
+            self.qkv = linear("qkv", 3 * c.d_model)
         else:
-            self.q, self.k, self.v = linear(c.d_model), linear(c.d_model), linear(c.d_model)
-        self.out = linear(c.d_model, c.proj_init, "out")
+            self.q, self.k, self.v = linear("q"), linear("k"), linear("v")
+        self.out = linear("out", init=c.proj_init)
         self.norm_first = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "before_rope" else None
         self.norm_last = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "after_rope" else None
         self.rotate = ROTATIONS[c.rope_pairing][c.rope_math]
@@ -88,7 +88,9 @@ class Attention(nn.Module):
             self.head_gate = Gate(n_heads, dtypes)
         self.xsa_alpha = None
         if layer in c.xsa:
-            self.xsa_alpha = parameter((n_heads,), role="scalar", init=0.0, dtype=dtypes.scalar)
+            self.xsa_alpha = parameter(
+                (n_heads,), role="scalar", init=0.0, dtype=dtypes.scalar, part="xsa"
+            )
             self.exclude = EXCLUDE[c.xsa_form]
         self.value_gate = None
         if has_table and c.value_mix in GATE_INPUTS:
@@ -151,7 +153,9 @@ class Block(nn.Module):
         self.residual_mix = None
         if c.x0_mix:
             init = (c.residual_init, 0.0)
-            self.residual_mix = parameter((2,), role="scalar", init=init, dtype=dtypes.scalar)
+            self.residual_mix = parameter(
+                (2,), role="scalar", init=init, dtype=dtypes.scalar, part="residual"
+            )
         self.norm = RMSNorm(c.norm_eps, None)
         self.attn = Attention(c, dtypes, layer=layer) if layer not in attention_free(c) else None
         self.branch_scale = (
@@ -213,7 +217,9 @@ class GPT(nn.Module):
         if c.unet_skip:
             is_share = c.skip_weight == "sigmoid"
             init = SKIP_INIT if is_share else 1.0
-            self.skip_weights = parameter((half,), role="scalar", init=init, dtype=dtypes.scalar)
+            self.skip_weights = parameter(
+                (half,), role="scalar", init=init, dtype=dtypes.scalar, part="skip"
+            )
             self.skip_share = torch.sigmoid if is_share else None
         self.embed = Embedding(rows, c.d_model, role="embed", init=c.embed_init, dtype=dtypes.table)
         self.smear = Smear(dtypes) if c.smear else None

@@ -28,7 +28,7 @@ class Linear(nn.Module):
     """x W^T with W (rows, columns) stored in fp32, cast like x to the dtype of the products.
 
     role: of its parameter, by which optimizers take it. init: how it is drawn (parameters.py).
-    matrix: which of a block's it is.
+    part: of that role.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Linear(nn.Module):
         role: str,
         init: str,
         dtypes: Dtypes,
-        matrix: str | None = None,
+        part: str | None = None,
     ) -> None:
         super().__init__()
         self.weight = parameter(
@@ -48,7 +48,7 @@ class Linear(nn.Module):
             init=init,
             dtype=FP32,
             init_dtype=dtypes.linear_init,
-            matrix=matrix,
+            part=part,
         )
         self.dtype = dtypes.matmul
 

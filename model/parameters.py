@@ -2,9 +2,9 @@
 
 They are drawn by (seed, name) so that no toggle moves another's.
 
-Roles: embed, head, hidden, scalar, value_embed. A hidden one says which of a block's matrices it
-is: qkv (q, k and v, together or apart), out, up, down, or a gate. The optimizer groups are made
-from them (optim/build.py).
+Roles: embed, head, hidden, scalar, value_embed. A hidden or scalar one may say which part of its
+role it is: a block's matrix, a gate, the scales of x0_mix. Optimizers find a parameter's settings
+by them (optim/roles.py).
 """
 
 import hashlib
@@ -14,7 +14,10 @@ import torch
 from torch import Tensor, nn
 
 ROLES = ("embed", "head", "hidden", "scalar", "value_embed")
-MATRICES = ("qkv", "out", "up", "down", "gate")
+PARTS = {
+    "hidden": ("qkv", "q", "k", "v", "out", "up", "down", "gate", "smear_gate", "skip_gate"),
+    "scalar": ("residual", "skip", "xsa"),
+}
 NORMAL = {"normal": 1.0, "normal_0.01": 0.01}  # initial values: their standard deviation
 # the same times shape[-1]^1/2: half the width of uniform ones, of standard deviation 3^-1/2, 1/2, 1
 UNIFORM = {"uniform": 1.0, "uniform_half": 3**0.5 / 2, "uniform_one": 3**0.5}
@@ -27,20 +30,20 @@ def parameter(
     init: str | float | tuple[float, ...],
     dtype: torch.dtype,
     init_dtype: torch.dtype = torch.float32,
-    matrix: str | None = None,
+    part: str | None = None,
 ) -> nn.Parameter:
     """An uninitialised parameter.
 
     role: one of ROLES, by which an optimizer finds it. init: "normal" N(0, 1), a narrower one of
     NORMAL, "uniform" +-1/sqrt(shape[-1]), another one of UNIFORM, "zeros", or its constant values.
-    init_dtype: in which it is drawn. matrix: one of MATRICES for a block's, by which an optimizer
-    tells them apart.
+    init_dtype: in which it is drawn. part: one of its role's PARTS, by which an optimizer tells
+    them apart.
     """
     assert role in ROLES, role
-    assert matrix is None or matrix in MATRICES, matrix
+    assert part is None or part in PARTS[role], part
     p = nn.Parameter(torch.empty(shape, dtype=dtype))
     p.role, p.init, p.init_dtype = role, init, init_dtype  # type: ignore[attr-defined]
-    p.matrix = matrix  # type: ignore[attr-defined]
+    p.part = part  # type: ignore[attr-defined]
     return p
 
 

@@ -37,8 +37,8 @@ class Skip(nn.Module):
     def __init__(self, source: int, into: int, dtypes: Dtypes, *, gated: bool) -> None:
         super().__init__()
         self.source, self.into = source, into
-        self.scale = parameter((), role="scalar", init=SKIP_INIT, dtype=dtypes.scalar)
-        self.gate = Gate(1, dtypes) if gated else None
+        self.scale = parameter((), role="scalar", init=SKIP_INIT, dtype=dtypes.scalar, part="skip")
+        self.gate = Gate(1, dtypes, "skip_gate") if gated else None
 
     def forward(self, x_BTC: Tensor, saved_BTC: Tensor, x0_BTC: Tensor) -> Tensor:
         share = torch.sigmoid(self.scale)

@@ -1,18 +1,9 @@
 """The toggles of Adam, which moves tables, head and scalars (metadata as in model/config.py)."""
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-
-def toggle(default: Any, **facts: Any) -> Any:
-    """A configuration field with its facts.
-
-    Record, doc, affects, example, choices, requires, conflicts, ge, gt, le, unit.
-    """
-    return field(default=default, metadata={"affects": ("loss",), **facts})
-
-
-ORTHOGONAL = {"optim.matrix_optimizer": ("muon", "orthogonal_nesterov")}
+from .toggle import MUON_ONLY, ORTHOGONAL, toggle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,45 +16,6 @@ class AdamConfig:
         affects=("groups", "loss"),
         example=1e-3,
         doc="rate of every Adam parameter without a rate of its own",
-        gt=0,
-        le=100,
-    )
-    embed_lr: float | None = toggle(
-        None,
-        record="r08",
-        affects=("groups", "loss"),
-        doc="Adam rate of the token table",
-        choices={0.3: "r08", 0.6: "r11"},
-        gt=0,
-        le=100,
-        requires={"*": {"model.tied_head": (False,)}},
-    )
-    head_lr: float | None = toggle(
-        None,
-        record="r08",
-        affects=("groups", "loss"),
-        doc="Adam rate of the head",
-        choices={0.002: "r08", 0.008: "r11"},
-        gt=0,
-        le=100,
-        requires={"*": {"model.tied_head": (False,)}},
-    )
-    value_embed_lr: float | None = toggle(
-        None,
-        record="r14",
-        affects=("groups", "loss"),
-        example=0.1,
-        doc="Adam rate of the value tables; null: the token table's",
-        gt=0,
-        le=100,
-        requires={"*": {"model.value_embed": "not null"}},
-    )
-    scalar_lr: float | None = toggle(
-        None,
-        record="r09",
-        affects=("groups", "loss"),
-        doc="Adam rate of the mixing scalars",
-        choices={0.02: "r09", 0.04: "r11"},
         gt=0,
         le=100,
     )
@@ -92,7 +44,7 @@ class AdamConfig:
         0.0,
         record="r02",
         affects=("groups", "loss"),
-        doc="decoupled weight decay of the Adam parameters",
+        doc="decay of the Adam parameters without one of their own",
         choices={0.1: "r02"},
         ge=0,
         le=10,
@@ -133,6 +85,42 @@ class AdamConfig:
         choices={"single": "r18"},
         doc="one Adam object per role, or one object with groups",
         requires={"single": ORTHOGONAL},
+    )
+    adam_every: int = toggle(
+        1,
+        record="r39",
+        affects=("groups", "loss"),
+        choices={2: "r39"},
+        doc="Adam acts at the last of every so many updates, by the sum of their gradients",
+        ge=1,
+        le=1000,
+        requires={"*": {**MUON_ONLY, "optim.grad_norm_per_tensor": (False,)}},
+    )
+    scalar_freeze_steps: int = toggle(
+        0,
+        record="r52",
+        choices={40: "r52"},
+        doc="mixing scalars that are as the row scalar rest for so many updates from each change of"
+        " the window or the batch on; their gradients are dropped",
+        ge=0,
+    )
+    tie_until: float | None = toggle(
+        None,
+        record="r51",
+        affects=("initial", "loss"),
+        choices={1.0: "r51", 2 / 3: "r54"},
+        doc="token table and head are one matrix until this share of the steps, at first the head;"
+        " then each goes on from that and its moments",
+        gt=0,
+        le=1,
+        requires={
+            "*": {
+                "model.tied_head": (False,),
+                "model.pad_tables": (True,),
+                "model.head_init": ("uniform",),
+                "model.embed_init": ("uniform",),
+            }
+        },
     )
     grad_norm_per_tensor: bool = toggle(
         False,

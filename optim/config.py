@@ -6,16 +6,17 @@ Every toggle of the update rules, declared once (metadata as in model/config.py)
 from dataclasses import dataclass
 from typing import Literal
 
-from .adam_config import ORTHOGONAL, AdamConfig, toggle
-
-MUON_ONLY = {"optim.matrix_optimizer": ("muon",)}
+from .adam_config import AdamConfig
+from .roles import with_rows
+from .toggle import MUON_ONLY, ORTHOGONAL, toggle
 
 
 @dataclass(frozen=True, kw_only=True)
+@with_rows
 class OptimConfig(AdamConfig):
     """Learning rates are per step, unscaled by the schedule.
 
-    `None` for a role's rate means adam_lr.
+    The cells of the table of roles (roles.py) are fields, too.
     """
 
     # --- matrices
@@ -87,16 +88,32 @@ class OptimConfig(AdamConfig):
         ),
         requires={"*": ORTHOGONAL, "polar_express": {"optim.ns_steps": (5,)}},
     )
-    muon_variance: Literal["input", "output"] | None = toggle(
-        None,
-        record="r42",
+    muon_groups: Literal["matrix", "head_pairs"] = toggle(
+        "matrix",
+        record="r80",
         affects=("groups", "loss"),
-        choices={"input": "r42", "output": "r48"},
+        choices={"head_pairs": "r80"},
+        doc="q and k are orthogonalised whole, or in blocks of two heads, each a matrix of its own",
+        requires={"*": {**MUON_ONLY, "model.qkv_layout": ("separate",)}},
+    )
+    muon_variance: Literal["tensor", "input", "output"] | None = toggle(
+        None,
+        record="r41",
+        affects=("groups", "loss"),
+        choices={"tensor": "r41", "input": "r42", "output": "r48"},
         doc=(
             "bring an update's parts to one size by second moments: of each hidden unit of the MLP,"
-            " and of each input or each output of attention's matrices"
+            " and of each input or each output of attention's matrices; tensor: of the columns of"
+            " a layer's q, k, v and output in one d x 4d tensor, whose memory is theirs in a row"
         ),
-        requires={"*": MUON_ONLY},
+        requires={
+            "*": MUON_ONLY,
+            "tensor": {
+                "model.qkv_layout": ("separate",),
+                "optim.muon_comm": ("redundant",),
+                "optim.muon_require_grad": (True,),
+            },
+        },
     )
     muon_beta2: float = toggle(
         0.95,
@@ -126,34 +143,13 @@ class OptimConfig(AdamConfig):
         ),
         requires={"*": {"optim.muon_weight_decay": "not null"}},
     )
-    attn_lr_multiplier: float = toggle(
-        1.0,
-        record="r27",
-        affects=("groups", "loss"),
-        doc="factor on muon_lr for q, k, v and the attention output",
-        choices={2.0: "r48"},
-        gt=0,
-        le=100,
-        requires={"*": MUON_ONLY},
-    )
-    up_lr_multiplier: float = toggle(
-        1.0,
-        record="r27",
-        affects=("groups", "loss"),
-        doc="the same for the MLP's first matrix",
-        choices={2.0: "r42"},
-        gt=0,
-        le=100,
-        requires={"*": MUON_ONLY},
-    )
-    down_lr_multiplier: float = toggle(
-        1.0,
-        record="r27",
-        affects=("groups", "loss"),
-        doc="the same for the MLP's second matrix",
-        choices={4.0: "r48"},
-        gt=0,
-        le=100,
+    weights_dtype: Literal["fp32", "bf16_mantissa"] = toggle(
+        "fp32",
+        record="r57",
+        affects=("parameters", "initial", "loss"),
+        choices={"fp32": "r02", "bf16_mantissa": "r57"},
+        doc="matrices of Muon's in fp32; or in bf16, cut off and not rounded, with the other"
+        " sixteen bits in the optimizer. Under precision.mode fp32 nothing is cut",
         requires={"*": MUON_ONLY},
     )
     ns_steps: int = toggle(

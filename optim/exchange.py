@@ -49,10 +49,11 @@ def with_gradient(params: list[Parameter]) -> list[Parameter]:
     return [p for p in params if p.grad is not None]
 
 
-def batches(params: list[Parameter]) -> Iterator[list[Parameter]]:
+def batches(params: list[Parameter], together: int = 1) -> Iterator[list[Parameter]]:
     """The matrices with a gradient in lists of equal shape.
 
-    All of a shape in one, on a CPU as many as the cache holds.
+    All of a shape in one, on a CPU as many as the cache holds. together: so many in a row are
+    never parted.
     """
     for _, group in groupby(by_shape(with_gradient(params)), key=lambda p: p.shape):
         same = list(group)
@@ -61,19 +62,26 @@ def batches(params: list[Parameter]) -> Iterator[list[Parameter]]:
             if same[0].device.type == "cpu"
             else len(same)
         )
+        size = max(together, size - size % together)
         for start in range(0, len(same), size):
             yield same[start : start + size]
 
 
 def redundant(
-    params: list[Parameter], compute: Compute, apply: Apply, ranks: Ranks, dtype: torch.dtype
+    params: list[Parameter],
+    compute: Compute,
+    apply: Apply,
+    ranks: Ranks,
+    dtype: torch.dtype,
+    together: int = 1,
 ) -> None:
     """Every rank computes every update (records 3 to 5, and any form on one process).
 
     params: matrices of one group. compute: gives the updates of matrices of one shape, stacked.
-    apply: takes them. dtype: in which updates travel. The other forms take the same.
+    apply: takes them. dtype: in which updates travel. The other forms take the same. together: so
+    many in a row are computed in one batch.
     """
-    for batch in batches(params):
+    for batch in batches(params, together):
         apply(batch, compute(batch))
 
 

@@ -4,13 +4,15 @@ For a matrix p of M rows (outputs) and N columns with gradient g and momentum b,
     1. momentum        sum: b <- mu b + g,            u = g + mu b
                        ema: b <- b + (1 - mu)(g - b), u = g + mu (b - g)
                        without Nesterov u = b
-    2. orthogonalise   U = U V^T of u                 (optim/orthogonalize.py)
+    2. orthogonalise   U = U V^T of u                 (optim/orthogonalize.py), or of each of its
+                       blocks of rows, where they are matrices of their own
        normalise       rows or columns of U           (optim/variance.py, where it is on)
     3. step            p <- p - lr s U                (s: the update scale, of the shape or of U,
                                                        times the matrix's own multiplier)
        decay by wd     multiplicative: p <- (1 - lr wd) p before it (record 24)
                        cautious: p <- p - lr s U - lr s lr wd p where U p >= 0, of the old p (record
                        43): quadratic in the scheduled rate
+                       in fp32, whatever p is stored in (optim/mantissa.py, where it is on)
 Constant mu makes sum and ema differ by a factor that step 2 removes; while mu is warmed up they
 differ. Matrices of one shape are treated as one batch; which rank treats which is
 optim/exchange.py. Legend: K matrices of one shape.
@@ -29,10 +31,12 @@ from torch.nn import Parameter
 from .config import OptimConfig
 from .decay import with_cautious_decay
 from .exchange import EXCHANGES, Ranks, redundant
+from .mantissa import joined, parted, stepped
 from .orthogonalize import frobenius, orthogonalize, result_dtype
-from .variance import normalize, second_shape
+from .variance import LEAST, normalize, second_shape, side_by_side
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
+State = dict[str, Any]  # of an optimizer, as torch saves it
 Group = dict[str, Any]  # of parameters, as torch.optim keeps it: a rule's settings by name
 
 
@@ -92,8 +96,9 @@ class Muon(torch.optim.Optimizer):
     """Muon over groups of matrices.
 
     A group is a dict with `params`, `names` and optionally `lr` and `momentum`, which are read at
-    every step, `multiplier`, of its rate, and `averaged`, the axis over which second moments are
-    taken (None: there are none).
+    every step, `multiplier`, of its rate, `averaged`, the axis over which second moments are taken
+    (None: there are none), `joined`, the number of matrices in a row that have them in common, and
+    `rows`, of the blocks that are matrices of their own (None: each is whole).
 
     dtype: of the orthogonalisation (bfloat16 in the records, float32 for exact arithmetic).
     compile: orthogonalise through torch.compile, one graph per batch shape. Errors: ValueError for
@@ -110,14 +115,19 @@ class Muon(torch.optim.Optimizer):
         compile: bool = False,
     ) -> None:
         settings = {"lr": config.muon_lr, "momentum": config.muon_momentum}
-        super().__init__(groups, {**settings, "multiplier": 1.0, "averaged": None})
+        super().__init__(
+            groups, {**settings, "multiplier": 1.0, "averaged": None, "joined": 1, "rows": None}
+        )
         self.beta2, self.weight_decay = config.muon_beta2, config.muon_weight_decay
         self.cautious = config.muon_weight_decay_form == "cautious"
         self.ranks = Ranks.current()
         self.require_grad = config.muon_require_grad
         self.nesterov = config.muon_nesterov
         self.accumulate, self.look_ahead = MOMENTA[config.muon_momentum_form]
-        self.pieces = thirds if config.qkv_split else whole
+        self.split = thirds if config.qkv_split else whole
+        self.keeps_bits = config.weights_dtype == "bf16_mantissa"
+        # record 41 bounds the root of a second moment, not the moment
+        self.least = LEAST**2 if config.muon_variance == "tensor" else LEAST
         rule: Callable[..., Tensor] = orthogonalize
         if compile:
             rule = torch.compile(orthogonalize, dynamic=False, fullgraph=True)
@@ -170,30 +180,45 @@ class Muon(torch.optim.Optimizer):
                 )
             if len(absent) < len(group["params"]):
                 update, apply = partial(self._update, group), partial(self._apply, group)
-                self.exchange(group["params"], update, apply, self.ranks, self.update_dtype)
+                exchange = self.exchange
+                if group["joined"] > 1:
+                    exchange = partial(redundant, together=group["joined"])
+                exchange(group["params"], update, apply, self.ranks, self.update_dtype)
+
+    def pieces(self, group: Group, u_KMN: Tensor) -> Tensor:
+        """What is orthogonalised by itself: blocks of rows, thirds or whole matrices (a view)."""
+        if group["rows"] is not None:
+            return u_KMN.view(-1, group["rows"], u_KMN.size(-1))
+        return self.split(u_KMN)
 
     def _update(self, group: Group, batch: list[Parameter]) -> Tensor:
         """Advance the momenta of a batch of one shape; its orthogonalised updates, (K, M, N)."""
-        grads: list[Tensor] = [p.grad for p in batch if p.grad is not None]
+        dtype = self.dtype_of(batch[0])
+        grads: list[Tensor] = [p.grad.to(dtype) for p in batch if p.grad is not None]
         for p in batch:
-            if p not in self.state:
-                self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+            if "momentum_buffer" not in self.state[p]:
+                self.state[p]["momentum_buffer"] = torch.zeros_like(p, dtype=dtype)
         buffers = [self.state[p]["momentum_buffer"] for p in batch]
         self.accumulate(buffers, grads, group["momentum"])
         u_KMN = torch.stack(grads if self.nesterov else buffers)
         if self.nesterov:
             self.look_ahead(u_KMN.unbind(), buffers, group["momentum"])
-        pieces = self.orthogonalize(self.pieces(u_KMN))
+        pieces = self.orthogonalize(self.pieces(group, u_KMN))
         if group["averaged"] is not None:
-            pieces = self._normalized(pieces, batch, group["averaged"])
+            normal = self._normalized(side_by_side(pieces, group["joined"]), group, batch)
+            pieces = normal.view_as(pieces)
         if self.scale_of_update is not None:
             pieces = pieces * self.scale_of_update(pieces)
         return pieces.view_as(u_KMN)
 
-    def _normalized(self, pieces: Tensor, batch: list[Parameter], axis: int) -> Tensor:
-        """The updates of a batch of one shape, second moments moved on."""
-        each = len(pieces) // len(batch)
-        states = [self.state[p] for p in batch]
+    def _normalized(self, pieces: Tensor, group: Group, batch: list[Parameter]) -> Tensor:
+        """The updates of a batch of one shape, second moments moved on.
+
+        Where several are joined, the first one holds theirs.
+        """
+        holders, axis = batch[:: group["joined"]], group["averaged"]
+        each = len(pieces) // len(holders)
+        states = [self.state[p] for p in holders]
         for state, matrices in zip(states, pieces.split(each), strict=True):
             if "second" not in state:
                 dtype = state["momentum_buffer"].dtype
@@ -201,26 +226,56 @@ class Muon(torch.optim.Optimizer):
                     second_shape(matrices, axis), dtype=dtype, device=matrices.device
                 )
         seconds = [state["second"] for state in states]
-        joined = torch.cat(seconds)
-        normal = normalize(pieces, joined, axis, self.beta2)
-        torch._foreach_copy_(seconds, joined.split(each))
+        second = torch.cat(seconds)
+        normal = normalize(pieces, second, axis, self.beta2, self.least)
+        torch._foreach_copy_(seconds, second.split(each))
         return normal
 
     def _apply(self, group: Group, batch: list[Parameter], u_KMN: Tensor) -> None:
         """p <- p - lr s U and the decay, in the parameters' dtype, for a batch of one shape."""
-        u_KMN, step_size = u_KMN.to(batch[0].dtype), group["lr"] * group["multiplier"]
+        u_KMN, step_size = u_KMN.to(self.dtype_of(batch[0])), group["lr"] * group["multiplier"]
         if self.scale_of_step is not None:
-            scale = self.scale_of_step(self.pieces(u_KMN))
+            pieces = self.pieces(group, u_KMN)
+            scale = self.scale_of_step(pieces)
             if isinstance(scale, Tensor):
-                u_KMN = (self.pieces(u_KMN) * scale).view_as(u_KMN)
+                u_KMN = (pieces * scale).view_as(u_KMN)
             else:
                 step_size = step_size * scale
         updates, decay = u_KMN.unbind(), group["lr"] * self.weight_decay
+        if batch[0].dtype != self.dtype_of(batch[0]):
+            self._apply_to_bits(batch, u_KMN, step_size, decay)
+            return
         if decay and self.cautious:
             updates = tuple(with_cautious_decay(updates, batch, decay, strict=False))
         elif decay:
             torch._foreach_mul_(tuple(batch), 1 - decay)
         torch._foreach_add_(tuple(batch), updates, alpha=-step_size)
+
+    def dtype_of(self, p: Tensor) -> torch.dtype:
+        """Of a matrix's momentum and of its step: fp32 where further bits of it are kept here."""
+        return torch.float32 if self.keeps_bits and p.dtype == torch.bfloat16 else p.dtype
+
+    def _apply_to_bits(
+        self, batch: list[Parameter], u_KMN: Tensor, step_size: float, decay: float
+    ) -> None:
+        """The step of a batch of one shape in fp32, of bf16 matrices and their bits kept here."""
+        states = [self.state[p] for p in batch]
+        for p, state in zip(batch, states, strict=True):
+            if "bits" not in state:
+                state["bits"] = torch.zeros_like(p, dtype=torch.int16)
+        weights = joined(torch.stack(list(batch)), torch.stack([s["bits"] for s in states]))
+        weights = stepped(weights, u_KMN, step_size, decay, cautious=self.cautious)
+        high, low = parted(weights)
+        torch._foreach_copy_(list(batch), list(high.unbind()))
+        torch._foreach_copy_([s["bits"] for s in states], list(low.unbind()))
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """As it was saved: the library alone would round the memory to the matrices' dtype."""
+        super().load_state_dict(state_dict)
+        params = [p for group in self.param_groups for p in group["params"]]
+        for i, memory in state_dict["state"].items():
+            for name, value in memory.items():
+                self.state[params[i]][name] = value.to(params[i].device, copy=True)
 
 
 class OrthogonalNesterov(Muon):

@@ -3,8 +3,9 @@
 The step is the 0-based index of the update.
 """
 
+import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 
 def stage_starts(steps: int, n_stages: int, rounding: str) -> list[int]:
@@ -167,3 +168,27 @@ def prefix_weight(passed: float, full: float) -> float:
     passed: how many stages, as stages_passed has it (record 88).
     """
     return full * min(max(2 - passed, 0.0), 1.0)
+
+
+def adam_acts(step: int, *, every: int) -> bool:
+    """Whether Adam moves at `step`: at the last of every so many updates (record 39)."""
+    return (step + 1) % every == 0
+
+
+def changed_within(step: int, *, updates: int, changes: Callable[[int], bool]) -> bool:
+    """Whether one of the last so many updates, `step` the last of them, changed the stage.
+
+    changes: whether an update did, by the schedule.
+    """
+    return any(changes(step - back) for back in range(min(updates, step + 1)))
+
+
+def last_tied_step(steps: int, *, until: float, every: int, rounding: str = "next") -> int:
+    """The last update of token table and head as one (record 54).
+
+    Adam's first one at or after the share `until` of all steps. rounding: of that share, as in
+    stage_starts ("nearest": record 65).
+    """
+    share = until * steps
+    step = round(share) if rounding == "nearest" else math.ceil(share)
+    return step + -(step + 1) % every

@@ -9,6 +9,7 @@ from harness.config.run import RunConfig, get, toggles, with_fields
 from harness.config.validate import check_config
 from harness.errors import UserError
 from harness.model.config import ON
+from harness.optim.roles import ROWS
 from tests.observe import RUNS_ON_CPU
 
 TOGGLES = dict(toggles())
@@ -36,11 +37,13 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "model.head_dim": (16,),
     "model.mlp_ratio": (2,),
     "model.backout": (0,),
+    **{f"optim.{row}_beta1": (0.6,) for row in ROWS if "beta1" in ROWS[row].settings},
     "schedule.steps": (3,),
     "schedule.warmup_steps": (2,),
     "schedule.extension_steps": (1,),
     "schedule.stages": (2,),
     "schedule.window_tokens": (64, 256),
+    "optim.scalar_freeze_steps": (1,),
     "data.corpus": ("other",),
     "data.batch_tokens": (1024,),
     "data.seq_len": (128,),
@@ -60,9 +63,21 @@ BESIDE: dict[str, dict[str, Any]] = {
     "model.rope_math": {**ROUNDED, "model.rope_table_dtype": "bf16"},
     "model.value_embed": {"model.n_layer": 6},
     "model.attn_free_layers": {"model.n_layer": 4},
-    "optim.scalar_lr": {"model.x0_mix": True},
+    **{f"optim.scalar_{setting}": {"model.x0_mix": True} for setting in ROWS["scalar"].settings},
+    **{f"optim.skip_{setting}": {"model.unet_skip": True} for setting in ROWS["skip"].settings},
+    **{
+        f"optim.gate_{setting}": {"model.attn_gate": "sigmoid12"}
+        for setting in ROWS["gate"].settings
+    },
+    "optim.scalar_freeze_steps": {
+        "model.x0_mix": True,
+        "model.attn_window": "token",
+        "schedule.window_tokens": 256,
+        "schedule.window_warmup": "tokens",
+    },
     "optim.adam_objects": {"model.tied_head": False},
     "optim.ns_norm": ROUNDED,
+    "optim.weights_dtype": ROUNDED,
     "optim.update_scale_in": {"optim.update_scale": "sqrt_max"},
     "optim.muon_uneven": {"model.n_layer": 3},
     "schedule.lr_floor": {"schedule.cooldown_steps": 3},

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 
 from harness.bench.unit import Unit
+from harness.bench.units_cadence import CADENCE_UNITS
 from harness.bench.units_data import DATA_UNITS
 from harness.bench.units_loss import LOSS_UNITS
 from harness.bench.units_model import MODEL_UNITS
@@ -12,6 +13,7 @@ from harness.bench.units_schedule import SCHEDULE_UNITS
 
 UNITS: Mapping[str, Unit] = {
     **OPTIM_UNITS,
+    **CADENCE_UNITS,
     **MODEL_UNITS,
     **LOSS_UNITS,
     **DATA_UNITS,

@@ -6,7 +6,7 @@ Legend: S updates; K matrices of M rows and N columns.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,9 +14,10 @@ from torch.nn import Parameter
 
 from harness.bench.unit import Arrays, Pairs, Unit, tensor
 from harness.optim.adam import Adam
-from harness.optim.build import MULTIPLIERS
+from harness.optim.build import JOINED
 from harness.optim.config import OptimConfig
 from harness.optim.decay import with_cautious_decay
+from harness.optim.mantissa import joined, parted, stepped
 from harness.optim.muon import Group, Muon
 from harness.optim.orthogonalize import POLAR_EXPRESS, orthogonalize
 from harness.optim.variance import AVERAGED, COLUMNS, ROWS
@@ -48,6 +49,7 @@ def polar_express(arrays: Arrays) -> Pairs:
 
 # ---------------------------------------------------------------- matrices
 
+Variance = Literal["tensor", "input", "output"]  # the form of second moments
 MODERN = OptimConfig(
     matrix_optimizer="muon",
     muon_momentum_form="ema",
@@ -71,10 +73,16 @@ class Recorded:
     group: Group
 
 
-def moves(tensors: Sequence[Recorded], arrays: Arrays) -> Iterator[tuple[Muon, list[Parameter]]]:
-    """Muon over these tensors' matrices, and all of them in order, after every update."""
+def moves(
+    tensors: Sequence[Recorded], arrays: Arrays, variance: Variance
+) -> Iterator[tuple[Muon, list[Parameter]]]:
+    """Muon over these tensors' matrices, and all of them in order, after every update.
+
+    variance: the form of second moments.
+    """
     config = replace(
         MODERN,
+        muon_variance=variance,
         muon_beta2=float(arrays["beta2"]),
         muon_weight_decay=float(arrays["weight_decay"]),
     )
@@ -97,17 +105,21 @@ def moves(tensors: Sequence[Recorded], arrays: Arrays) -> Iterator[tuple[Muon, l
         yield muon, matrices
 
 
-def compared(tensors: Sequence[Recorded], seconds: Sequence[np.ndarray], arrays: Arrays) -> Pairs:
+def compared(
+    tensors: Sequence[Recorded], seconds: Sequence[np.ndarray], arrays: Arrays, variance: Variance
+) -> Pairs:
     """Every matrix after every update, and the second moments after the last one.
 
     seconds: theirs, in the order of the tensors, with one axis for each matrix's numbers.
+    variance: the form of second moments.
     """
     held: list[torch.Tensor] = []
-    for step, (muon, matrices) in enumerate(moves(tensors, arrays)):
+    for step, (muon, matrices) in enumerate(moves(tensors, arrays, variance)):
         theirs = torch.cat([t.theirs[step].flatten() for t in tensors])
         ours = torch.cat([p.detach().flatten() for p in matrices])
         yield theirs.numpy(), ours.numpy()
-        held = [muon.state[p]["second"].flatten() for p in matrices]
+        states = [muon.state[p] for p in matrices]
+        held = [state["second"].flatten() for state in states if "second" in state]
     yield np.concatenate([s.ravel() for s in seconds]), torch.cat(held).numpy()
 
 
@@ -119,7 +131,7 @@ def in_our_layout(matrix: str, array: np.ndarray) -> torch.Tensor:
     """
     stored = tensor(array)
     rows, columns = stored.shape[-2:]
-    if matrix == "qkv":
+    if matrix == "attn":
         width = min(rows, columns)
         return stored.reshape(*stored.shape[:-2], 4, width, width)
     upright = {"up": rows > columns, "down": rows < columns}.get(matrix, True)
@@ -128,8 +140,8 @@ def in_our_layout(matrix: str, array: np.ndarray) -> torch.Tensor:
 
 # tensor of a script: which matrix of a block it is, and the kind of its second moments
 KINDS = {
-    "attn0": ("qkv", "attn"),
-    "attn1": ("qkv", "attn"),
+    "attn0": ("attn", "attn"),
+    "attn1": ("attn", "attn"),
     "fc": ("up", "mlp"),
     "proj": ("down", "mlp"),
     "gate0": ("gate", "attn_gate"),
@@ -138,15 +150,18 @@ KINDS = {
 }
 
 
-def normuon(arrays: Arrays, **multipliers: float) -> Pairs:
-    """A script's whole optimizer of matrices. multipliers: of rates, by their fields."""
-    second = arrays["second/attn"]
-    averaged = AVERAGED["output" if second.shape[-1] == 1 else "input"]
+def normuon(arrays: Arrays, variance: Variance, **multipliers: float) -> Pairs:
+    """A script's whole optimizer of matrices.
+
+    variance: the form of its second moments. multipliers: of rates, by their rows.
+    """
+    averaged = AVERAGED[variance]
     tensors, kinds = [], []
     for name, (matrix, kind) in KINDS.items():
         group = {
-            "averaged": averaged.get(matrix, averaged["qkv"]),
-            "multiplier": multipliers.get(MULTIPLIERS.get(matrix, ""), 1.0),
+            "averaged": averaged.get(matrix, averaged["attn"]),
+            "multiplier": multipliers.get(matrix, 1.0),
+            "joined": len(JOINED) if (variance, matrix) == ("tensor", "attn") else 1,
         }
         shaped = [
             in_our_layout(matrix, arrays[f"{name}/{part}"]) for part in ("init", "grad", "param")
@@ -155,7 +170,7 @@ def normuon(arrays: Arrays, **multipliers: float) -> Pairs:
         tensors.append(Recorded(start=start, grads=grads, theirs=theirs, group=group))
         kinds.append(kind)
     seconds = [arrays[f"second/{kind}"] for kind in dict.fromkeys(kinds)]
-    return compared(tensors, seconds, arrays)
+    return compared(tensors, seconds, arrays, variance)
 
 
 def muon_per_head(arrays: Arrays) -> Pairs:
@@ -167,7 +182,8 @@ def muon_per_head(arrays: Arrays) -> Pairs:
         )
         group = {"averaged": averaged}
         tensors.append(Recorded(start=start, grads=grads, theirs=theirs, group=group))
-    return compared(tensors, [arrays["qk_bank/second"], arrays["vo_bank/second"]], arrays)
+    seconds = [arrays["qk_bank/second"], arrays["vo_bank/second"]]
+    return compared(tensors, seconds, arrays, "output")
 
 
 # ---------------------------------------------------------------- Adam and decay
@@ -203,6 +219,25 @@ def adam_records(arrays: Arrays) -> Pairs:
             yield theirs, adam_after(arrays["init"], arrays["grad"], rates, **fields)
 
 
+def mantissa(arrays: Arrays) -> Pairs:
+    """The bits of the same steps in two halves, after each."""
+    halves = [arrays["mantissa/init_bits"], np.zeros_like(arrays["mantissa/init_bits"])]
+    for i, update in enumerate(arrays["muon/update"]):
+        lr = float(arrays["muon/lr_t"][i])
+        high, low = (torch.from_numpy(half.view(np.int16)) for half in halves)
+        after = stepped(
+            joined(high.view(torch.bfloat16), low),
+            torch.from_numpy(update),
+            lr * float(arrays["muon/shape_multiplier"]),
+            lr * float(arrays["muon/weight_decay"]),
+            cautious=True,
+        )
+        high, low = parted(after)
+        halves = [half.numpy().view(np.uint16) for half in (high.view(torch.int16), low)]
+        for name, half in zip(("high", "low"), halves, strict=True):
+            yield arrays[f"mantissa/{name}_bits"][i].astype(float), half.astype(float)
+
+
 CAUTIOUS = {"adam_r50/param": "cautious", "adam_r53/param": "cautious_strict"}
 
 
@@ -214,6 +249,7 @@ def cautious_weight_decay(arrays: Arrays) -> Pairs:
         (decayed,) = with_cautious_decay([u], [p], float(lr) * decay, strict=False)
         p = p - float(lr * arrays["muon/shape_multiplier"]) * decayed
         yield theirs, p.numpy()
+    yield from mantissa(arrays)
     beta1, beta2 = map(float, arrays["adam/betas"])
     grads = arrays["adam/grad"]
     rates = [float(lr * arrays["adam/lr_mul"]) for lr in arrays["adam/lr_t"][: len(grads)]]
@@ -232,12 +268,11 @@ def cautious_weight_decay(arrays: Arrays) -> Pairs:
 
 OPTIM_UNITS: Mapping[str, Unit] = {
     "polar_express": Unit(pairs=polar_express, bound=1e-4),
-    "normuon_r42": Unit(pairs=partial(normuon, up_lr_multiplier=2.0), bound=1e-5),
-    "normuon_r43_cautious": Unit(pairs=partial(normuon, up_lr_multiplier=2.0), bound=1e-5),
+    "normuon_r41": Unit(pairs=partial(normuon, variance="tensor"), bound=1e-5),
+    "normuon_r42": Unit(pairs=partial(normuon, variance="input", up=2.0), bound=1e-5),
+    "normuon_r43_cautious": Unit(pairs=partial(normuon, variance="input", up=2.0), bound=1e-5),
     "normuon_r48": Unit(
-        pairs=partial(
-            normuon, attn_lr_multiplier=2.0, up_lr_multiplier=2.0, down_lr_multiplier=4.0
-        ),
+        pairs=partial(normuon, variance="output", attn=2.0, up=2.0, down=4.0),
         bound=1e-5,
     ),
     "muon_per_head": Unit(pairs=muon_per_head, bound=1e-5),

@@ -15,7 +15,6 @@ from harness.config.schedule import (
     max_doc_len_at,
     schedule_at,
     scheduled_steps,
-    starts_of,
     windows_at,
 )
 
@@ -52,6 +51,7 @@ SETTINGS: Mapping[int, Values] = {
     },
     39: {
         "schedule.cooldown_frac": 0.4,
+        "optim.adam_every": 2,
         "optim.muon_momentum_cooldown_steps": 50,
         "data.batch_tokens": 131072 * 2,
     },
@@ -74,7 +74,7 @@ SETTINGS: Mapping[int, Values] = {
     },
     49: {"schedule.stage_rates_after": "fraction"},
     53: {"schedule.stage_rates": (1.0, 1.52, 1.73), "loss.next_tokens": (1.0, 0.5, 0.25)},
-    54: {"schedule.cooldown_frac": 0.5},
+    54: {"schedule.cooldown_frac": 0.5, "optim.tie_until": 2 / 3},
     62: {"schedule.cooldown_frac": 0.55},
     65: {
         "schedule.stage_start": "nearest",
@@ -99,8 +99,8 @@ SETTINGS: Mapping[int, Values] = {
     88: {"schedule.extension_steps": 10, "loss.prefix_weight": 0.25},
     89: {"loss.prefix_weight": 0.0},
 }
-FIRST_SPLIT = "r53"  # where the last stage begins; later ones at the odd update there or after
 NOT_REPRODUCED = {
+    "r53/split_step": "its table parts from the head before the update",
     "r87": "it belongs to five changes of which one was taken",
     "r72/max_seq_len": "its first batch is drawn before its schedule begins",
 }
@@ -170,18 +170,15 @@ def window_schedule(arrays: Arrays) -> Pairs:
 
 
 def batch_size_schedule(arrays: Arrays) -> Pairs:
-    """Tokens of a batch, documents' longest, and the update where the last stage's head parts."""
+    """Tokens of a batch, documents' longest, the last update of token table and head as one."""
     for theirs, config in recorded(arrays, "batch_tokens"):
         growth = [growth_at(config, step) for step in range(config.schedule.steps)]
         yield theirs, np.array(growth) * config.data.batch_tokens
     for theirs, config in recorded(arrays, "max_seq_len"):
         lengths = [max_doc_len_at(config, step) for step in range(config.schedule.steps)]
         yield theirs, np.array(lengths)
-    for name, theirs in arrays.items():
-        record, _, kind = name.partition("/")
-        if kind == "split_step" and record not in NOT_REPRODUCED:
-            begins = starts_of(settings_of(record, len(arrays[f"{record}/batch_tokens"])))[-1]
-            yield theirs, np.array(begins if record == FIRST_SPLIT else begins | 1)
+    for theirs, config in recorded(arrays, "split_step", "batch_tokens"):
+        yield theirs, np.array(sum(values.tied for values in values_of(config)) - 1)
 
 
 SCHEDULE_UNITS: Mapping[str, Unit] = {

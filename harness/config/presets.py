@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache
+from itertools import product
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from harness.config.run import (
     with_fields,
 )
 from harness.errors import UserError, near
+from harness.optim.roles import ROWS, SETTINGS
 from harness.run.renamed import in_todays_words, lines_in_todays_words
 from harness.yamlfile import YamlFile
 
@@ -34,6 +36,7 @@ RESCALED_WITH_STEPS = (
 RESCALED_WITH_SCALE = (
     "optim.muon_momentum_warmup_steps",
     "optim.muon_momentum_cooldown_steps",
+    "optim.scalar_freeze_steps",
 )
 PRESET_KEYS = ("base", "title", "changes")
 NOISE_KEYS = {"sd", "df", "source"}
@@ -126,6 +129,10 @@ def _no_field(name: str, fields: Sequence[str]) -> str:
         return f"'{name}' is not a field of the configuration{hint}"
     if key in by_key:
         return f"{name} is not a field of {section}; did you mean '{by_key[key][0]}'?"
+    for row, setting in product(ROWS, SETTINGS):
+        if name == f"optim.{row}_{setting}":
+            there = ", ".join(f"optim.{row}_{read}" for read in ROWS[row].settings)
+            return f"{name} is no field: what moves {row} reads no {setting}; there is {there}"
     close = get_close_matches(key, of_section, n=1)
     if close:
         return f"{name} is not a field of {section}; did you mean '{of_section[close[0]]}'?"

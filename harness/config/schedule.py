@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from harness.config.plugins import PlugIn, named, switched_on
@@ -10,6 +11,9 @@ from harness.config.run import BLOCK, RunConfig
 from harness.errors import UserError
 from harness.optim.schedule import (
     IN_BLOCKS,
+    adam_acts,
+    changed_within,
+    last_tied_step,
     lr_factor,
     muon_momentum,
     next_token_weights,
@@ -49,6 +53,8 @@ SCHEDULED = (
     "optim.muon_momentum",
     "optim.muon_momentum_warmup_steps",
     "optim.muon_momentum_cooldown_steps",
+    "optim.adam_every",
+    "optim.scalar_freeze_steps",
 )
 
 
@@ -63,6 +69,9 @@ class ScheduleValues:
     max_doc_len: int | None  # tokens of a document at most
     next_tokens: tuple[float, ...]  # weights of the losses on them; (1,): the next one alone
     prefix_weight: float  # of the loss on the next token's prefix
+    adam_acts: bool
+    scalars_rest: bool
+    tied: bool  # token table and head are one
 
 
 def schedule_at(config: RunConfig, step: int) -> ScheduleValues:
@@ -85,7 +94,34 @@ def schedule_at(config: RunConfig, step: int) -> ScheduleValues:
         max_doc_len=max_doc_len_at(config, step),
         next_tokens=next_token_weights(passed, loss.next_tokens or (1.0,)),
         prefix_weight=prefix_weight(passed, loss.prefix_weight),
+        adam_acts=adam_acts(step, every=o.adam_every),
+        scalars_rest=changed_within(
+            step, updates=o.scalar_freeze_steps, changes=partial(changes_stage, config)
+        ),
+        tied=is_tied(config, step),
     )
+
+
+def changes_stage(config: RunConfig, step: int) -> bool:
+    """Whether update `step` is the first one of another long window or batch."""
+    return step > 0 and (
+        windows_at(config, step)[:1] != windows_at(config, step - 1)[:1]
+        or growth_at(config, step) != growth_at(config, step - 1)
+    )
+
+
+def is_tied(config: RunConfig, step: int) -> bool:
+    """Whether token table and head are one at update `step`."""
+    o = config.optim
+    if o.tie_until is None or o.tie_until == 1:
+        return o.tie_until is not None
+    last = last_tied_step(
+        scheduled_steps(config),
+        until=o.tie_until,
+        every=o.adam_every,
+        rounding=config.schedule.stage_start,
+    )
+    return step <= last
 
 
 def scheduled_steps(config: RunConfig) -> int:

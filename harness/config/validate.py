@@ -7,19 +7,21 @@ too, by harness/experiment/values.py.
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, replace
 
-from harness.config.requires import check_requirements
+from harness.config.requires import check_requirements, value_text
 from harness.config.run import RunConfig, Values, flat, toggles
 from harness.config.schedule import check_factors
 from harness.config.validate_schedule import (
     refused_alignment,
     refused_losses,
     refused_ramps,
+    refused_rest,
     refused_stages,
     refused_window_lists,
     refused_windows,
 )
 from harness.errors import UserError
 from harness.model.layout import GATE_CHANNELS, attention_free, table_of_layer
+from harness.optim.roles import ROWS
 
 MAX_PARAMETERS = 10**11  # beyond this a configuration is a typing error
 MAX_EAGER_SCORES = 2**31  # FlexAttention's, where nothing is compiled: 8 GiB in fp32
@@ -180,6 +182,32 @@ def refused_portions(c: RunConfig) -> Iterator[str]:
         )
 
 
+def refused_head_pairs(c: RunConfig) -> Iterator[str]:
+    n_heads = c.model.d_model // c.model.head_dim
+    if c.optim.muon_groups == "head_pairs" and n_heads % 2:
+        yield (
+            f"optim.muon_groups=head_pairs takes two heads at a time, but model.d_model="
+            f"{c.model.d_model} and model.head_dim={c.model.head_dim} make {n_heads}: "
+            "make it even"
+        )
+
+
+def refused_rows(c: RunConfig) -> Iterator[str]:
+    m = c.model
+    present = {
+        "gate": m.attn_gate is not None or m.value_mix in ("gate", "gate_mixed"),
+        "skip": m.unet_skip or bool(m.skip_layers),
+    }
+    for row, is_there in present.items():
+        for name in ROWS[row].settings if not is_there else ():
+            field = f"optim.{row}_{name}"
+            if getattr(c.optim, f"{row}_{name}") is not None:
+                yield (
+                    f"{field}={value_text(getattr(c.optim, f'{row}_{name}'))} is of "
+                    f"{ROWS[row].doc}, of which the network has none: leave {field} at null"
+                )
+
+
 def refused_shapes_and_dtypes(c: RunConfig) -> Iterator[str]:
     if c.optim.qkv_split and c.model.mlp_ratio == 3:
         yield (
@@ -235,8 +263,11 @@ SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_window_lists,
     refused_ramps,
     refused_stages,
+    refused_rest,
     refused_alignment,
     refused_losses,
+    refused_head_pairs,
+    refused_rows,
     refused_shapes_and_dtypes,
     refused_eager_scores,
     refused_totals,

@@ -93,6 +93,16 @@ def refused_stages(c: RunConfig) -> Iterator[str]:
             yield f"{field}={list(values)} must all be greater than 0: mend the list"
 
 
+def refused_rest(c: RunConfig) -> Iterator[str]:
+    s, steps = c.schedule, c.optim.scalar_freeze_steps
+    if steps and not (s.window_warmup or s.windows or s.batch_growth):
+        yield (
+            f"optim.scalar_freeze_steps={steps} counts from a change of the window or the batch, "
+            "but neither changes: set schedule.window_warmup, schedule.windows or "
+            "schedule.batch_growth, or leave optim.scalar_freeze_steps at 0"
+        )
+
+
 def refused_alignment(c: RunConfig) -> Iterator[str]:
     for plug in switched_on(c.plugin) if c.data.alignment else ():
         if plug.hook("order"):

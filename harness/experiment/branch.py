@@ -18,6 +18,9 @@ IN_WORDS = {
     "max_doc_len": "has documents of at most",
     "next_tokens": "has weights on next tokens of",
     "prefix_weight": "has a weight on prefixes of",
+    "adam_acts": "lets Adam act (1) or wait (0):",
+    "scalars_rest": "lets scalars rest (1) or move (0):",
+    "tied": "has token table and head as one (1) or two (0):",
 }
 ALONE = {  # keys that a branch does not go with, and why
     "budgets": "each has a trunk of its own length: write one experiment for each",

@@ -5,7 +5,7 @@ the texts about the records claimed is data, docs/text_claims.yaml.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import Field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from harness.config.run import SECTIONS, hint_of, toggles
 from harness.config.values import allowed_text
 from harness.experiment.schema import experiment_schema
 from harness.model.config import ON
+from harness.optim.roles import ROWS, SETTINGS
 from harness.run.document import Document
 from harness.yamlfile import YamlFile
 
@@ -59,6 +60,20 @@ record is the first that took
 that value. Defaults are the plain values, those of record 2. "Needs" and "excludes" are checked \
 before anything is allocated.
 """
+
+ROLES_HEAD = """
+### optim: settings of each role
+
+A cell is a toggle by the name role_setting, `optim.head_beta1`, with the values that records \
+give it; *free* where none does.
+Null, which every cell is at first but factors on rates, is what the role has that it is as, in \
+the end the field at the head
+of the column. Adam's settings of gates need their `rule` to be `adam`, factors on rates need \
+[optim.matrix_optimizer](#optim.matrix_optimizer) = `muon`.
+Parameters of one role with equal settings are one group. Ranges are those of the fields at the \
+head.
+"""
+CELLS = {f"optim.{row}_{name}" for row in ROWS for name in ROWS[row].settings}
 
 CLAIMS_HEAD = """\
 ## What the texts said
@@ -135,8 +150,10 @@ def toggles_page() -> str:
     for section in SECTIONS:
         parts.append(f"\n## {section}: {SECTION_TITLES[section]}\n\n{TABLE_HEAD}")
         for name, f in toggles():
-            if name.startswith(f"{section}."):
+            if name.startswith(f"{section}.") and name not in CELLS:
                 parts.append(toggle_row(name, f))
+        if section == "optim":
+            parts.append(roles_table(dict(toggles())))
     parts += ["\n", CLAIMS_HEAD]
     for letter, text in load_claims().items():
         parts.append(text_section(letter, text))
@@ -157,6 +174,28 @@ def toggle_row(name: str, f: Field) -> str:
         conditions_text(f.metadata),
     ]
     return f"| {' | '.join(cells)} |\n"
+
+
+def roles_table(declared: Mapping[str, Field]) -> str:
+    """A row for every role of parameters, a column for every setting."""
+    columns = [f"{name} (`{column.plain or column.default}`)" for name, column in SETTINGS.items()]
+    lines = [ROLES_HEAD, f"| role | {' | '.join(columns)} | parameters | needs |"]
+    lines.append("|---" * (len(columns) + 3) + "|")
+    for row, of_row in ROWS.items():
+        cells = []
+        for name in SETTINGS:
+            field = f"optim.{row}_{name}"
+            cells.append(role_cell(field, declared[field]) if field in CELLS else "")
+        like = f"; as {of_row.like}" if of_row.like else ""
+        needs = conditions_text({"requires": {"*": of_row.requires}})
+        lines.append(f"| {row} | {' | '.join(cells)} | {of_row.doc}{like} | {needs} |")
+    return "\n".join(lines) + "\n"
+
+
+def role_cell(name: str, f: Field) -> str:
+    """A cell of the table of roles: the records' values, or that there are none."""
+    values = [f"{shown(value)} {record}" for value, record in f.metadata["choices"].items()]
+    return f'<a id="{name}"></a>{", ".join(values) or "free"}'
 
 
 def load_claims() -> Document:

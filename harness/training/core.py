@@ -22,7 +22,14 @@ from harness.model.gpt import GPT, Tokens
 from harness.model.objective import Objective
 from harness.model.parameters import parameters_by_role
 from harness.model.precision import FP32, dtypes
-from harness.optim.build import build_optimizers, normalize_gradients, set_schedule
+from harness.optim.build import (
+    build_optimizers,
+    narrow_matrices,
+    normalize_gradients,
+    set_schedule,
+)
+from harness.optim.cadence import act
+from harness.optim.tying import Tie, follow
 from harness.training.hooks import Hooks
 
 # losses of a validation in one tensor: each by itself would lie between two passes, and hold their
@@ -57,6 +64,8 @@ class Core:
             self.model = GPT(config.model, tokens, precision)
             self.hooks.build(self.model)
         self.model.initialize(seed)
+        if precision.rounds:
+            narrow_matrices(parameters_by_role(self.model), config.optim)
         compiled = compiles(config, device)
         # validates: shares may be uneven
         self.local = torch.compile(self.model, dynamic=False) if compiled else self.model
@@ -77,11 +86,14 @@ class Core:
         self.precision = precision
         self.optimizers = self._new_optimizers()
         self.parameters = list(self.model.parameters())
+        self.tie = None  # head and token table, where they are one for a while
+        if config.optim.tie_until is not None and self.model.head is not None:
+            self.tie = Tie(self.model.head.weight, self.model.embed.weight)
+            follow(self.tie)
         self._window = None  # (): of all layers; (2,): of the long ones and the short ones
         if config.model.attn_window:
             shape = (2,) if config.model.attn_window_layers else ()
             self._window = torch.zeros(shape, dtype=torch.int32, device=self.device)
-
         self._weights: tuple[Tensor, ...] = ()  # of the losses on more than the next token
 
     def _objective(self, tokens: Tokens) -> Objective | None:
@@ -99,13 +111,16 @@ class Core:
             self.config.optim,
             dtype=self.precision.matmul,
             device_type=self.device.type,
+            head_dim=self.config.model.head_dim,
             compile=compiles(self.config, self.device.type),
             own=self.hooks.rules(),
         )
 
     @torch.no_grad()
     def reset_optimizers(self) -> None:
-        """As they were before the first update."""
+        """As they were before the first update, without gradients that waited to be used."""
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
         if self.hooks.rules() is not None:  # who knows what a plug-in's rule starts from
             self.optimizers = self._new_optimizers()
             return
@@ -116,11 +131,11 @@ class Core:
                         value.zero_()
 
     def set_step(self, step: int) -> Tensor | None:
-        """Write the schedules of update `step` (0-based).
+        """Write the schedules of update `step` (0-based), which the next `step()` goes by.
 
         Returns the attention windows, in tokens or blocks.
         """
-        values = schedule_at(self.config, step)
+        self.values = values = schedule_at(self.config, step)
         set_schedule(self.optimizers, values.lr_factor, values.momentum)
         if self.objective is not None:
             self._weights = self._loss_weights(values)
@@ -177,13 +192,16 @@ class Core:
         return torch.stack(losses)
 
     def step(self) -> None:
-        """Apply the accumulated gradient and drop it."""
+        """Apply the accumulated gradient and drop what was used of it."""
         if self.config.optim.grad_norm_per_tensor:
             normalize_gradients(self.parameters)
-        for optimizer in self.optimizers:
-            optimizer.step()
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
+        act(
+            self.optimizers,
+            adam=self.values.adam_acts,
+            scalars_rest=self.values.scalars_rest,
+            tie=self.tie,
+            tied=self.values.tied,
+        )
 
     def update(self, step: int, batches: Sequence[Batch]) -> Tensor:
         """Update `step`: schedules, gradient, optimizers.

@@ -1,7 +1,8 @@
 """A trunk's end, and what goes on from it: as if one process had made both.
 
-trunk.pt holds the weights, every process's optimizers, random state and losses that no validation
-has told yet, the clock, and the curve so far. The data's position follows from the update.
+trunk.pt holds the weights, every process's optimizers, gradients that wait for Adam, random state
+and losses that no validation has told yet, the clock, and the curve so far. The data's position
+follows from the update.
 """
 
 from collections.abc import Callable, Mapping
@@ -83,6 +84,9 @@ def _state_of_rank(training: ForkedRun) -> dict[str, Any]:
         "optimizers": on_host([optimizer.state_dict() for optimizer in core.optimizers]),
         "random": random,
         "losses": on_host(training.losses),
+        "waiting": on_host(
+            {n: p.grad for n, p in core.model.named_parameters() if p.grad is not None}
+        ),
     }
 
 
@@ -115,6 +119,8 @@ def go_on_from(training: ForkedRun, path: Path) -> None:
     mine = copied(state["ranks"][training.rank])
     for optimizer, saved in zip(core.optimizers, mine["optimizers"], strict=True):
         optimizer.load_state_dict(saved)
+    for name, grad in mine["waiting"].items():
+        core.model.get_parameter(name).grad = grad.to(core.device)
     torch.set_rng_state(mine["random"]["cpu"])
     if core.device.type == "cuda":
         torch.cuda.set_rng_state(mine["random"]["cuda"])

@@ -26,6 +26,7 @@ from harness.optim.build import Rules
 from harness.optim.muon import Group
 
 FORWARD = GPT.forward
+HANDED = ("params", "names", "role", "lr")  # of a group of parameters, to a plug-in's optimizers
 
 
 def named(value: Any) -> str:
@@ -104,8 +105,8 @@ class Hooks:
         own = plug
 
         def rules(groups: list[Group]) -> tuple[list[torch.optim.Optimizer], list[Group]]:
-            handed = [{k: v for k, v in group.items() if k != "base_lr"} for group in groups]
-            given = own.module.optimizers([dict(group) for group in handed], own.toggles)
+            handed = [{key: group[key] for key in HANDED} for group in groups]
+            given = own.module.optimizers(handed, own.toggles)
             return check_optimizers(own, groups, given)
 
         return rules

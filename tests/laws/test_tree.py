@@ -44,6 +44,7 @@ MAY_IMPORT = {
     "store": {"run", "provenance"},
     "training": {"run", "data", "corpora", "config", "model", "optim"},
     "experiment": {
+        "optim",
         "run",
         "provenance",
         "node",

@@ -10,9 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+import harness.optim.exchange
 from harness.optim.build import Named, build_optimizers, normalize_gradients, set_schedule
 from harness.optim.config import OptimConfig
 from harness.optim.muon import Muon, OrthogonalNesterov
+from harness.optim.orthogonalize import orthogonalize
+from harness.optim.roles import ROWS
 
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
 ADAM_08 = {"adam_lr": 2e-3, "embed_lr": 0.3, "head_lr": 2e-3, "adam_fused": True}
@@ -312,14 +315,17 @@ ELSEWHERE = {
     "muon_require_grad",
     "muon_momentum_warmup_steps",
     "muon_momentum_cooldown_steps",
-    # of matrices that the model names: test_the_matrices_of_a_block_have_settings_of_their_own
-    "up_lr_multiplier",
-    "down_lr_multiplier",
+    "muon_groups",  # of q and k: test_two_heads_are_a_matrix_of_their_own
+    "adam_every",  # test_cadence.py
+    "scalar_freeze_steps",
+    "tie_until",
+    "weights_dtype",  # test_mantissa.py
 }
+CELLS = {f"{row}_{name}" for row in ROWS for name in ROWS[row].settings}  # test_roles.py
 
 
 def test_no_field_is_forgotten() -> None:
-    assert OTHER.keys() | ELSEWHERE == {field.name for field in fields(OptimConfig)}
+    assert OTHER.keys() | ELSEWHERE | CELLS == {field.name for field in fields(OptimConfig)}
 
 
 @pytest.mark.parametrize("field", OTHER)
@@ -347,7 +353,7 @@ def test_the_matrices_of_a_block_have_settings_of_their_own() -> None:
     named: Named = []
     for matrix, shape in shapes.items():
         p = Parameter(torch.ones(shape))
-        p.matrix = matrix  # type: ignore[attr-defined]
+        p.part = matrix  # type: ignore[attr-defined]
         named.append((matrix, p))
 
     def settings(**fields: Any) -> dict[str, tuple[float, int | None]]:
@@ -370,3 +376,70 @@ def test_the_matrices_of_a_block_have_settings_of_their_own() -> None:
         "qkv+out": (2.0, None),
         "up+down+gate": (1.0, None),
     }
+
+
+def attention() -> Named:
+    """q, k, v and the output of two layers of four heads of two channels, and a matrix of an MLP."""
+    generator = torch.Generator().manual_seed(0)
+    named: Named = []
+    for layer in range(2):
+        for part in ("q", "k", "v", "out", "up"):
+            p = Parameter(torch.randn(32 if part == "up" else 8, 8, generator=generator))
+            p.part = part  # type: ignore[attr-defined]
+            named.append((f"{part}{layer}", p))
+    return named
+
+
+def after_a_step(named: Named, **fields: Any) -> tuple[Muon, dict[str, Tensor]]:
+    """Muon, and what it moved every matrix by."""
+    config = OptimConfig(matrix_optimizer="muon", muon_lr=1.0, muon_momentum=0.0, **fields)
+    (muon,) = build_optimizers(
+        {"hidden": named}, config, dtype=torch.float32, device_type="cpu", head_dim=2
+    )
+    before = {name: p.detach().clone() for name, p in named}
+    for i, (_, p) in enumerate(named):
+        p.grad = torch.randn(p.shape, generator=torch.Generator().manual_seed(i))
+    muon.step()
+    assert isinstance(muon, Muon)
+    return muon, {name: before[name] - p.detach() for name, p in named}
+
+
+def test_two_heads_are_a_matrix_of_their_own() -> None:
+    """q and k by blocks of four rows, with numbers for every input; the rest as it was."""
+    _, whole = after_a_step(attention())
+    muon, pairs = after_a_step(attention(), muon_groups="head_pairs")
+    for name, update in pairs.items():
+        if name[0] in "qk":
+            gradient = torch.randn(
+                8, 8, generator=torch.Generator().manual_seed(list(pairs).index(name))
+            )
+            torch.testing.assert_close(update, torch.cat([*map(orthogonalize, gradient.split(4))]))
+            assert not torch.allclose(update, whole[name])
+        else:
+            assert torch.equal(update, whole[name])
+    muon, _ = after_a_step(attention(), muon_groups="head_pairs", muon_variance="output")
+    seconds = {
+        name: tuple(muon.state[p]["second"].shape)
+        for group in muon.param_groups
+        for name, p in zip(group["names"], group["params"])
+    }
+    assert (seconds["q0"], seconds["v0"]) == ((2, 1, 8), (1, 8, 1))
+
+
+@pytest.mark.parametrize("elements", [2**17, 64])
+def test_a_layers_attention_has_its_numbers_in_common(
+    elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The update of all four keeps its size, by the columns of one 8 x 32 tensor; no batch parts them."""
+    monkeypatch.setattr(harness.optim.exchange, "CPU_BATCH_ELEMENTS", elements)
+    muon, joined = after_a_step(attention(), muon_variance="tensor")
+    _, plain = after_a_step(attention())
+    for layer in range(2):
+        names = [f"{part}{layer}" for part in ("q", "k", "v", "out")]
+        tensor = torch.cat([plain[name].flatten() for name in names]).view(8, 32)
+        scaled = tensor / tensor.square().mean(0).sqrt()
+        scaled *= tensor.norm() / scaled.norm()
+        ours = torch.cat([joined[name].flatten() for name in names]).view(8, 32)
+        torch.testing.assert_close(ours, scaled)
+    held = [p for group in muon.param_groups for p in group["params"] if "second" in muon.state[p]]
+    assert sorted(p.part for p in held) == ["q", "q", "up", "up"]  # type: ignore[attr-defined]

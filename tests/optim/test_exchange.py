@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.nn import Parameter
 
 import harness.optim.exchange
-from harness.optim.build import build_optimizers
+from harness.optim.build import build_optimizers, narrow_matrices
 from harness.optim.config import OptimConfig
 from harness.optim.exchange import EXCHANGES
 from tests.fake_matrix import DEADLINE_S
@@ -25,6 +25,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 RULES: dict[str, dict[str, Any]] = {  # beside plain Muon, in fp32
     "variance": {"muon_variance": "input"},
     "decay": {"muon_weight_decay": 0.5},
+    "bits": {"weights_dtype": "bf16_mantissa"},
     "cautious": {"muon_weight_decay": 0.5, "muon_weight_decay_form": "cautious"},
 }
 CASES = [(form, count, dtype) for form in EXCHANGES for count in COUNTS for dtype in DTYPES]
@@ -51,6 +52,7 @@ def train(form: str, count: str, kind: str) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
     params = [Parameter(torch.randn(*shape, generator=generator)) for shape in COUNTS[count]]
     named = [(f"m{i}", p) for i, p in enumerate(params)]
+    narrow_matrices({"hidden": named}, config(form, **RULES.get(kind, {})))
     (optimizer,) = build_optimizers(
         {"hidden": named},
         config(form, **RULES.get(kind, {})),
@@ -60,7 +62,7 @@ def train(form: str, count: str, kind: str) -> dict[str, Any]:
     harness.optim.exchange.SENT.clear()  # type: ignore[attr-defined]
     for momentum in (0.85, 0.9, 0.95, 0.95):
         for p in params:
-            p.grad = torch.randn(p.shape, generator=generator)
+            p.grad = torch.randn(p.shape, generator=generator).to(p.dtype)
         params[1].grad = (
             None if momentum == 0.9 else params[1].grad
         )  # missing on all ranks alike; ownership must not shift
@@ -154,7 +156,7 @@ def test_many_processes_move_the_matrices_as_one_does(
     alone = outcomes[1][0]["results"][case]["weights"]
     ranks = [outcome["results"][case]["weights"] for outcome in outcomes[world]]
     # 4 steps of 0.1: bf16 batches round differently
-    tolerance = 2e-2 if case[2] == "bf16" else 1e-5
+    tolerance = 2e-2 if case[2] in ("bf16", "bits") else 1e-5
     for i, weight in enumerate(alone):
         torch.testing.assert_close(ranks[0][i], weight, atol=tolerance, rtol=0)
         assert all(torch.equal(other[i], ranks[0][i]) for other in ranks[1:]), (

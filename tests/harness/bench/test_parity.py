@@ -332,6 +332,7 @@ def test_a_folder_of_folders_names_them(recorded: Path) -> None:
 
 # ---------------------------------------------------------------- no shortcuts
 
+DECLARED_BY = ("toggle", "RoleRow", "RoleSetting")
 DECLARATIONS = {
     "record",
     "choices",
@@ -341,12 +342,12 @@ DECLARATIONS = {
 
 
 def record_names_outside_declarations(source: str) -> list[int]:
-    """Lines of string constants that are a record's name, but those in a toggle's metadata."""
+    """Lines of string constants that are a record's name, but those in a declaration's metadata."""
     tree = ast.parse(source)
     declared = {
         id(leaf)
         for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "toggle"
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in DECLARED_BY
         for keyword in call.keywords
         if keyword.arg in DECLARATIONS
         for leaf in ast.walk(keyword.value)

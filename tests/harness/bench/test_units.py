@@ -27,12 +27,16 @@ def test_a_function_of_a_record_is_reproduced(name: str) -> None:
 
 WRONG = {  # unit: an array of its outcome
     "polar_express": "wide/polar_express",
+    "normuon_r41": "second/attn",
     "normuon_r42": "second/mlp",
     "normuon_r43_cautious": "proj/param",
     "normuon_r48": "gate1/param",
     "muon_per_head": "qk_bank/second",
     "adam_records": "param_eps1e-08",
     "cautious_weight_decay": "adam_r53/param",
+    "adam_every_second": "muon_param",
+    "scalar_freeze": "param",
+    "retie_untie": "embed",
     "smear": "grad/gate",
     "backout": "grad/saved",
     "skip_gate": "gated/grad/gate",

@@ -153,6 +153,50 @@ def test_without_stages_a_weight_falls_over_the_whole_run() -> None:
     ]
 
 
+def test_scalars_rest_from_a_change_of_the_long_window_or_the_batch() -> None:
+    made = with_fields(
+        RunConfig(),
+        {
+            **PACKED,
+            **WINDOWS,
+            "schedule.steps": 12,
+            "schedule.stages": 4,
+            "schedule.windows": (128, 256, 256, 256),
+            "schedule.windows_short": (64, 64, 128, 128),
+            "schedule.batch_growth": (1, 1, 1, 2),
+            "optim.scalar_freeze_steps": 2,
+        },
+    )
+    rest = [step for step in range(12) if schedule_at(made, step).scalars_rest]
+    assert rest == [3, 4, 9, 10]  # the short window alone, at 6, is no change
+
+
+@pytest.mark.parametrize(
+    ("steps", "until", "start", "last"),
+    [
+        (1840, 2 / 3, "next", 1227),  # of records 54 to 64: two thirds upwards, then odd
+        (1535, 2 / 3, "nearest", 1023),  # of record 65 on: 1023.3 is nearest to 1023
+        (1535, 2 / 3, "next", 1025),
+        (1535, 1.0, "next", 1574),  # tied through the extension, too
+    ],
+)
+def test_table_and_head_part_after_an_update_of_adam(
+    steps: int, until: float, start: str, last: int
+) -> None:
+    made = with_fields(
+        RunConfig(),
+        {
+            "schedule.steps": steps + 40,
+            "schedule.extension_steps": 40,
+            "schedule.stage_start": start,
+            "optim.adam_every": 2,
+            "optim.tie_until": until,
+        },
+    )
+    tied = [schedule_at(made, step).tied for step in range(steps + 40)]
+    assert tied == [step <= last for step in range(steps + 40)]
+
+
 def test_a_shorter_budget_has_as_large_a_part_of_extension() -> None:
     before = flat(config(schedule__steps=400, schedule__extension_steps=40))
     after = with_budget({**before, "schedule.steps": 100}, before)
@@ -194,6 +238,7 @@ def test_a_shorter_budget_has_as_large_a_part_of_extension() -> None:
         ),
         ({**WINDOWS, "schedule.windows": (1, -2)}, r"schedule.windows=\[1, -2\] must not be"),
         ({**WINDOWS, "model.attn_window_layers": (12,)}, "attn_window_layers lists layer 12"),
+        ({"optim.scalar_freeze_steps": 3}, "scalar_freeze_steps=3 counts from a change of"),
         ({"loss.next_tokens": (1.0, 0.0)}, r"loss.next_tokens=\[1.0, 0.0\] must be greater than 0"),
     ],
 )

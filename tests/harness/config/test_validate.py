@@ -32,6 +32,8 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"model.embed_init": "normal"}, ["model.embed_init=normal", "model.tied_head"]),
     ({"model.pad_tables": False}, ["model.pad_tables=false", "model.tied_head"]),
     ({"optim.embed_lr": 0.3}, ["optim.embed_lr", "model.tied_head"]),
+    ({"optim.gate_rule": "adam", "optim.matrix_optimizer": "muon"}, ["optim.gate_rule", "none"]),
+    ({"optim.skip_beta1": 0.5}, ["optim.skip_beta1", "none"]),
     ({"model.attn_mask": "document"}, ["model.attn_mask=document", "model.attn_kernel", "flex or dense", "sdpa"]),
     ({"model.attn_kernel": "flex"}, ["model.attn_kernel=flex", "model.attn_mask"]),
     ({"model.attn_window": "token"}, ["model.attn_window=token", "model.attn_mask"]),

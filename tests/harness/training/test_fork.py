@@ -60,8 +60,19 @@ def forked(spec: RunSpec, folder: Path, at: int = AT) -> tuple[RunSpec, Path]:
             marks=pytest.mark.slow,
         ),
         pytest.param(AT, {"data__loader": "global"}, marks=pytest.mark.slow),
+        # a gradient waits for Adam where it forks
+        (AT, {"optim__matrix_optimizer": "muon", "optim__adam_every": 2}),
+        # memory is kept in another dtype than the matrices
+        (
+            AT,
+            {
+                "optim__matrix_optimizer": "muon",
+                "optim__weights_dtype": "bf16_mantissa",
+                "precision__mode": "record",
+            },
+        ),
     ],
-    ids=["plain", "shuffled", "warmed", "twice", "global"],
+    ids=["plain", "shuffled", "warmed", "twice", "global", "waiting", "bits"],
 )
 def test_a_run_cut_in_two_has_the_losses_of_the_whole(
     spec_of: Callable[..., RunSpec], tmp_path: Path, at: int, fields: dict[str, Any]
@@ -206,4 +217,5 @@ def test_scheduled_toggles_are_those_that_an_update_reads(
     training.core.config = asked
     training.core._window = torch.zeros((2,), dtype=torch.int32)
     training.core.set_step(0)
-    assert read == {*SCHEDULED, "model.attn_window", "model.attn_window_layers"}
+    in_a_part = {"model.attn_window", "model.attn_window_layers", "optim.tie_until"}
+    assert read == {*SCHEDULED, *in_a_part}
