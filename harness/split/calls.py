@@ -4,6 +4,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -20,7 +21,20 @@ class Signature:
     """What a function asks for, as far as atoms change it."""
 
     parameters: list[tuple[Parameter, Condition]] = field(default_factory=list)
-    gives: set[int] = field(default_factory=set)  # atoms that change how many values it gives
+    body: Any = None  # of the function
+
+    @cached_property
+    def gives(self) -> set[int]:
+        """Atoms that change how many values it gives."""
+        atoms: set[int] = set()
+        for part in walk(self.body):
+            if isinstance(part, ast.Return | ast.Yield) and isinstance(part.value, ast.Tuple):
+                atoms |= _only_in(part.value.elts)
+            elif isinstance(part, ast.Return) and isinstance(part.value, Swap):
+                forms = (part.value.old, part.value.new)
+                if any(isinstance(form, ast.Tuple) for form in forms):
+                    atoms.add(part.value.atom)
+        return atoms
 
     @property
     def hard(self) -> set[int]:
@@ -177,7 +191,7 @@ class Signatures:
                 self.classes[owner][part.name] = signature
             for piece in inside(part):
                 self._read(piece, None)
-        else:
+        elif not isinstance(part, ast.expr):  # which holds no definition
             for piece in inside(part):
                 self._read(piece, owner)
 
@@ -213,15 +227,7 @@ def _signature(function: Any, *, is_method: bool) -> Signature:
     listed = list(_listed(items, None))
     if is_method and listed and not _is_static(function):
         listed = listed[1:]
-    signature = Signature(parameters=listed)
-    for part in walk(function.body):
-        if isinstance(part, ast.Return | ast.Yield) and isinstance(part.value, ast.Tuple):
-            signature.gives.update(_only_in(part.value.elts))
-        elif isinstance(part, ast.Return) and isinstance(part.value, Swap):
-            forms = (part.value.old, part.value.new)
-            if any(isinstance(form, ast.Tuple) for form in forms):
-                signature.gives.add(part.value.atom)
-    return signature
+    return Signature(parameters=listed, body=function.body)
 
 
 def _only_in(parts: list[Any]) -> set[int]:

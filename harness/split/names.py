@@ -130,26 +130,33 @@ class _Walker:
 
     def visit(self, part: Any) -> None:
         """Note what a part gives and asks for."""
-        if isinstance(part, Swap):
-            self._under((part.atom, False), part.old)
-            self._under((part.atom, True), part.new)
-        elif isinstance(part, Only):
-            self._under((part.atom, part.is_new), part.node)
-        elif isinstance(part, ast.arguments):
-            self.visit(Parameters(list(parameters_of(part))))
-        elif isinstance(part, Parameter):
-            self._give(part.name)
-            self.visit(part.arg.annotation)
-            self.visit(part.default)
-        else:
-            special = SPECIAL.get(type(part))
-            if special is None:
-                for piece in inside(part):
-                    self.visit(piece)
-            else:
-                special(self, part)
+        special = SPECIAL.get(type(part))
+        if special is not None:
+            special(self, part)
+        elif isinstance(part, ast.AST | list | Parameters):
+            for piece in inside(part):
+                self.visit(piece)
 
     # ------------------------------------------------------------ nodes with a meaning
+
+    def swap(self, part: Any) -> None:
+        """What has two forms."""
+        self._under((part.atom, False), part.old)
+        self._under((part.atom, True), part.new)
+
+    def only(self, part: Any) -> None:
+        """What only one of the scripts has."""
+        self._under((part.atom, part.is_new), part.node)
+
+    def arguments(self, node: Any) -> None:
+        """The parameters of a plain tree."""
+        self.visit(Parameters(list(parameters_of(node))))
+
+    def parameter(self, part: Any) -> None:
+        """A parameter gives its name."""
+        self._give(part.name)
+        self.visit(part.arg.annotation)
+        self.visit(part.default)
 
     def function(self, node: Any) -> None:
         """A definition: its name outside, its parameters and body inside."""
@@ -242,6 +249,10 @@ def _called(func: Any) -> str | None:
 
 
 SPECIAL: dict[type[Any], Callable[[_Walker, Any], None]] = {
+    Swap: _Walker.swap,
+    Only: _Walker.only,
+    Parameter: _Walker.parameter,
+    ast.arguments: _Walker.arguments,
     ast.Lambda: _Walker.lambda_,
     ast.ClassDef: _Walker.class_,
     ast.Name: _Walker.name,
