@@ -173,9 +173,12 @@ class Signatures:
         self.by_name: dict[str, list[Signature]] = defaultdict(list)
         self.classes: dict[str, dict[str, Signature]] = {}
         self.made: dict[str, set[str]] = defaultdict(set)  # a name -> classes it may hold
+        self.calls: list[ast.Call] = []
         self._read(tree, None)
         for part in walk(tree):
-            if isinstance(part, ast.Assign) and len(part.targets) == 1:
+            if isinstance(part, ast.Call):
+                self.calls.append(part)
+            elif isinstance(part, ast.Assign) and len(part.targets) == 1:
                 self._note_made(part.targets[0], part.value)
 
     def _read(self, part: Any, owner: str | None) -> None:
