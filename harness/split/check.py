@@ -42,6 +42,9 @@ class Checker:
         for site, answers in sites.resolved_names():
             if not answers:
                 lacks.add(f"the name '{site.name}' is given nowhere")
+            elif all(a.scope is site.scope and a.order > site.order for a in answers):
+                where = f"'{site.scope.name}'" if site.scope.name else "the script"
+                lacks.add(f"the name '{site.name}' is asked for before {where} gives it")
         for site, answers in sites.resolved_attributes():
             if not answers and site.name in self.own:
                 lacks.add(f"the attribute '{site.name}' is given nowhere")

@@ -60,13 +60,15 @@ class Sites:
         yield from self.resolved_attributes()
 
     def resolved_names(self) -> Iterator[tuple[Site, list[Site]]]:
-        """Those that ask for a name."""
+        """Those that ask for a name; what its own scope gives before the place goes first."""
         by_place: dict[tuple[int, str], list[Site]] = {}
         for site in self.given:
             by_place.setdefault((id(site.scope), site.name), []).append(site)
         for site in self.asked:
-            answers: list[Site] = []
-            for scope in site.scope.chain():
+            own, *outer = site.scope.chain()
+            there = by_place.get((id(own), site.name), [])
+            answers = [answer for answer in there if answer.order < site.order] or list(there)
+            for scope in outer:
                 answers += by_place.get((id(scope), site.name), [])
             yield site, answers
 
@@ -201,6 +203,16 @@ class _Walker:
         else:
             self._give_attribute(node.attr)
 
+    def assignment(self, node: Any) -> None:
+        """An assignment: its value is there before what it is put into."""
+        self.visit(node.value)
+        self.visit(node.targets if isinstance(node, ast.Assign) else node.target)
+        self.visit(getattr(node, "annotation", None))
+
+    def loop(self, node: Any) -> None:
+        """A loop: what it goes over comes first."""
+        self.visit([node.iter, node.target, node.body, node.orelse])
+
     def changed_in_place(self, node: Any) -> None:
         """An assignment that adds: what it changes was there."""
         self.visit(node.value)
@@ -258,6 +270,8 @@ SPECIAL: dict[type[Any], Callable[[_Walker, Any], None]] = {
     ast.Name: _Walker.name,
     ast.Attribute: _Walker.attribute,
     ast.AugAssign: _Walker.changed_in_place,
+    **dict.fromkeys((ast.Assign, ast.AnnAssign, ast.NamedExpr), _Walker.assignment),
+    **dict.fromkeys((ast.For, ast.AsyncFor), _Walker.loop),
     ast.alias: _Walker.alias,
     ast.Global: _Walker.global_,
     ast.ExceptHandler: _Walker.handler,
