@@ -65,8 +65,8 @@ class Sites:
         for site in self.given:
             by_place.setdefault((id(site.scope), site.name), []).append(site)
         for site in self.asked:
-            own, *outer = site.scope.chain()
-            there = by_place.get((id(own), site.name), [])
+            innermost, *outer = site.scope.chain()
+            there = by_place.get((id(innermost), site.name), [])
             answers = [answer for answer in there if answer.order < site.order] or list(there)
             for scope in outer:
                 answers += by_place.get((id(scope), site.name), [])
