@@ -1,6 +1,7 @@
 """The scripts that `ablate split` is told: OLD, NEW, and candidates for OLD."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from harness.provenance.code import Code
 
 MOST_CANDIDATES = 500
+LOGS = (".txt", ".log")
 
 
 def code_of(text: str, where: str, options: "SplitOptions") -> "Code":
@@ -21,11 +23,15 @@ def code_of(text: str, where: str, options: "SplitOptions") -> "Code":
     path = Path(text)
     if path.is_dir():
         scripts = sorted(path.glob("*.py"))
-        if len(scripts) != 1:
-            names = ", ".join(file.name for file in scripts) or "none"
-            raise UserError(f"{where} {text}: holds several scripts or none ({names}): name one")
+        if not scripts:
+            return _script_of_logs(path, f"{where} {text}", options)
+        if len(scripts) > 1:
+            names = ", ".join(file.name for file in scripts)
+            raise UserError(f"{where} {text}: holds several scripts ({names}): name one")
         path = scripts[0]
     if path.is_file():
+        if path.suffix in LOGS:
+            return _script_of_logs(path, f"{where} {text}", options)
         if path.suffix not in (".py", ""):
             raise UserError(f"{where} {text}: is no Python script: `split` takes those apart")
         tree: Tree = Tree(root=path.parent)
@@ -39,6 +45,29 @@ def code_of(text: str, where: str, options: "SplitOptions") -> "Code":
     named = Path(inside or options.script)
     root = options.repo / named.parent
     return collect(named.name, CommittedTree(root=root, commit=commit), where=f"{where} {text}")
+
+
+def _script_of_logs(path: Path, where: str, options: "SplitOptions") -> "Code":
+    """The script at the head of a log, or of all logs of a record's folder."""
+    from harness.foreign.log_code import program_of, script_in
+    from harness.foreign.log_lines import LogError
+    from harness.provenance.code import Code
+
+    logs = [path] if path.is_file() else [f for f in sorted(path.rglob("*")) if f.suffix in LOGS]
+    scripts: dict[str, tuple[Path, bytes]] = {}  # by what they do
+    for log in logs:
+        with suppress(LogError):
+            text = script_in(log)
+            if text is not None:
+                scripts.setdefault(program_of(text, ""), (log, text))
+    if not scripts:
+        raise UserError(f"{where}: holds no script, and no log that opens with one: name a script")
+    if len(scripts) > 1:
+        first, second = [str(log) for log, _ in scripts.values()][:2]
+        raise UserError(f"{where}: its logs are of several scripts ({first}, {second}): name one")
+    [(_, text)] = scripts.values()
+    name = Path(options.script).name
+    return Code(script=name, files={name: text})
 
 
 def candidates_of(options: "SplitOptions") -> tuple[dict[str, bytes], dict[str, str]]:

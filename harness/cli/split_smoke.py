@@ -58,7 +58,12 @@ class Smoked:
             print(f"found: {in_words(need)}")
         if self.kept is not None:
             print(f"{self.folder.path}: changes.yaml has what was found; as it was: {self.kept}")
-        print(f"{len(smoke.arms) - len(smoke.failed)} of {len(smoke.arms)} arms took two steps")
+        before = ""
+        if smoke.found:
+            n_first = len(smoke.first)
+            before = f"; {smoke.passed_at_first} of {n_first} before anything was found"
+        n_passed = len(smoke.arms) - len(smoke.failed)
+        print(f"{n_passed} of {len(smoke.arms)} arms took two steps{before}")
 
 
 def smoke_folder(folder: "Folder", options: SplitOptions) -> Smoked:

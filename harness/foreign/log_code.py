@@ -8,8 +8,10 @@ import ast
 import hashlib
 import re
 from functools import lru_cache
+from pathlib import Path
 
 from harness.foreign.log_lines import SEPARATOR
+from harness.foreign.log_text import log_lines
 from harness.foreign.logs import DIGEST_DIGITS, is_code
 from harness.run.code import CODE_LIMIT, in_words
 
@@ -17,7 +19,38 @@ from harness.run.code import CODE_LIMIT, in_words
 COMMENT = re.compile(rb"#[^\n]*")
 QUOTED = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'")
 WHOLE = re.compile(rb"(?<![\w.])\d[\d_]*(?![\w.])")
+MOST_LINES = 30_000  # of a log in which its script is looked for
+MOST_SECTIONS = 4  # between lines of ==== that are one script
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def script_in(path: Path) -> bytes | None:
+    """The script at the head of a log, between lines of ====; None where there is none.
+
+    It may hold such lines itself, in a text: it is the first that is Python and imports something.
+    Raises LogError for a file that is no text."""
+    sections: list[list[bytes]] = [[]]
+    for line in log_lines(path):
+        sections[-1].append(line)
+        if SEPARATOR.match(line):
+            sections.append([])
+        if sum(map(len, sections)) > MOST_LINES:
+            break
+    for first in range(len(sections)):
+        for last in range(first, min(first + MOST_SECTIONS, len(sections) - 1)):
+            lines = [line for section in sections[first : last + 1] for line in section]
+            text = b"".join(lines[:-1])  # but for the line of ==== at its end
+            if _is_script(text):
+                return text
+    return None
+
+
+def _is_script(text: bytes) -> bool:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(isinstance(statement, ast.Import | ast.ImportFrom) for statement in tree.body)
 
 
 class CodeDigest:

@@ -4,6 +4,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -20,7 +21,23 @@ class Signature:
     """What a function asks for, as far as atoms change it."""
 
     parameters: list[tuple[Parameter, Condition]] = field(default_factory=list)
-    gives: set[int] = field(default_factory=set)  # atoms that change how many values it gives
+    body: Any = None  # of the function
+
+    @cached_property
+    def gives(self) -> set[int]:
+        """Atoms that change how many values it gives."""
+        elements: set[int] = set()
+        changed: set[int] = set()
+        n_values: dict[bool, set[int]] = {False: set(), True: set()}  # is it NEW's -> how many
+        for value, condition in _given_back(self.body, None):
+            is_tuple = isinstance(value, ast.Tuple)
+            if is_tuple:
+                elements |= _only_in(value.elts)
+            if condition is not None:
+                changed.add(condition[0])
+                n_values[condition[1]].add(len(value.elts) if is_tuple else 1)
+        is_other = all(n_values.values()) and n_values[False] != n_values[True]
+        return elements | (changed if is_other else set())
 
     @property
     def hard(self) -> set[int]:
@@ -53,8 +70,12 @@ def call_edges(tree: Any) -> Iterator[Edge]:
         for signature in table.of(name):
             yield from _keyword_edges(call, condition, signature)
             yield from _place_edges(call, condition, signature)
-            if target is not None and signature.gives:
+            if target is not None:
                 yield from tied(signature.gives | {target})
+            elif condition is not None:
+                atom, is_new = condition
+                for other in signature.gives:
+                    yield (atom, other) if is_new else (other, atom)
 
 
 def signature_edges(tree: Any) -> Iterator[Edge]:
@@ -159,10 +180,20 @@ class Signatures:
         self.by_name: dict[str, list[Signature]] = defaultdict(list)
         self.classes: dict[str, dict[str, Signature]] = {}
         self.made: dict[str, set[str]] = defaultdict(set)  # a name -> classes it may hold
+        self.calls: list[ast.Call] = []
+        loops: list[ast.For] = []
         self._read(tree, None)
         for part in walk(tree):
-            if isinstance(part, ast.Assign) and len(part.targets) == 1:
+            if isinstance(part, ast.Call):
+                self.calls.append(part)
+            elif isinstance(part, ast.Assign) and len(part.targets) == 1:
                 self._note_made(part.targets[0], part.value)
+            elif isinstance(part, ast.keyword) and part.arg is not None:
+                self._note_made(ast.Name(id=part.arg), part.value)
+            elif isinstance(part, ast.For):
+                loops.append(part)
+        for loop in loops:
+            self._note_held(loop.target, loop.iter)
 
     def _read(self, part: Any, owner: str | None) -> None:
         if isinstance(part, ast.ClassDef):
@@ -177,7 +208,7 @@ class Signatures:
                 self.classes[owner][part.name] = signature
             for piece in inside(part):
                 self._read(piece, None)
-        else:
+        elif not isinstance(part, ast.expr):  # which holds no definition
             for piece in inside(part):
                 self._read(piece, owner)
 
@@ -189,6 +220,14 @@ class Signatures:
             is_call = isinstance(part, ast.Call) and isinstance(part.func, ast.Name)
             if is_call and part.func.id in self.classes:
                 self.made[name].add(part.func.id)
+
+    def _note_held(self, target: Any, value: Any) -> None:
+        """What a loop goes over holds what its variable is: `for block in self.blocks`."""
+        names = [form for form in _forms(target) if isinstance(form, ast.Name)]
+        for form in _forms(value):
+            holder = called(form)
+            for name in names:
+                self.made[name.id] |= self.made.get(holder or "", set())
 
     def of(self, name: str | None) -> list[Signature]:
         """The signatures of what a call by this name may call."""
@@ -213,20 +252,36 @@ def _signature(function: Any, *, is_method: bool) -> Signature:
     listed = list(_listed(items, None))
     if is_method and listed and not _is_static(function):
         listed = listed[1:]
-    signature = Signature(parameters=listed)
-    for part in walk(function.body):
-        if isinstance(part, ast.Return | ast.Yield) and isinstance(part.value, ast.Tuple):
-            signature.gives.update(_only_in(part.value.elts))
-        elif isinstance(part, ast.Return) and isinstance(part.value, Swap):
-            forms = (part.value.old, part.value.new)
-            if any(isinstance(form, ast.Tuple) for form in forms):
-                signature.gives.add(part.value.atom)
-    return signature
+    return Signature(parameters=listed, body=function.body)
+
+
+def _given_back(part: Any, condition: Condition) -> Iterator[tuple[Any, Condition]]:
+    """What a function returns or yields, with what that is there under."""
+    if isinstance(part, Swap):
+        yield from _given_back(part.old, (part.atom, False))
+        yield from _given_back(part.new, (part.atom, True))
+    elif isinstance(part, Only):
+        yield from _given_back(part.node, (part.atom, part.is_new))
+    elif isinstance(part, ast.Return | ast.Yield):
+        value = part.value
+        if isinstance(value, Swap):
+            yield value.old, (value.atom, False)
+            yield value.new, (value.atom, True)
+        else:
+            yield value, condition
+    elif not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+        for piece in inside(part):
+            yield from _given_back(piece, condition)
 
 
 def _only_in(parts: list[Any]) -> set[int]:
     """Atoms that put elements into a list, or take them out."""
     return {part.atom for part in parts if isinstance(part, Only)}
+
+
+def _forms(part: Any) -> tuple[Any, ...]:
+    """A part in each of the scripts."""
+    return (part.old, part.new) if isinstance(part, Swap) else (part,)
 
 
 def _is_static(function: Any) -> bool:

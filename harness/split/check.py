@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from harness.split.calls import Signature, Signatures, called
-from harness.split.merged import walk
 from harness.split.names import sites_of
 
 SEVERAL = ("star", "double")
@@ -43,6 +42,9 @@ class Checker:
         for site, answers in sites.resolved_names():
             if not answers:
                 lacks.add(f"the name '{site.name}' is given nowhere")
+            elif all(a.scope is site.scope and a.order > site.order for a in answers):
+                where = f"'{site.scope.name}'" if site.scope.name else "the script"
+                lacks.add(f"the name '{site.name}' is asked for before {where} gives it")
         for site, answers in sites.resolved_attributes():
             if not answers and site.name in self.own:
                 lacks.add(f"the attribute '{site.name}' is given nowhere")
@@ -71,14 +73,13 @@ def _given_attributes(tree: ast.AST) -> set[str]:
 def _misfits(tree: ast.AST) -> Iterator[str]:
     """Calls of the script's own functions that fit none of those that they may be of."""
     table = Signatures(tree)
-    for part in walk(tree):
-        if isinstance(part, ast.Call):
-            name = called(part.func)
-            signatures = table.of(name)
-            if signatures and not any(_fits(part, signature) for signature in signatures):
-                n = len(part.args)
-                names = " ".join(sorted(str(keyword.arg) for keyword in part.keywords))
-                yield f"a call of '{name}' with {n} arguments and [{names}] does not fit it"
+    for call in table.calls:
+        name = called(call.func)
+        signatures = table.of(name)
+        if signatures and not any(_fits(call, signature) for signature in signatures):
+            n = len(call.args)
+            names = " ".join(sorted(str(keyword.arg) for keyword in call.keywords))
+            yield f"a call of '{name}' with {n} arguments and [{names}] does not fit it"
 
 
 def _fits(call: ast.Call, signature: Signature) -> bool:

@@ -3,6 +3,7 @@
 import ast
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from harness.split.align import DEFINITIONS, Aligner
@@ -13,6 +14,7 @@ from harness.split.merged import (
     Parameter,
     Parameters,
     Swap,
+    changing_in,
     compose,
     inside,
     key_of,
@@ -42,9 +44,13 @@ class MergedScripts:
     renames: dict[int, tuple[str, str]]  # atom -> a name of OLD and what NEW calls it
     moved: frozenset[int]  # atoms that are code in another place
 
+    @cached_property
+    def _changing(self) -> set[int]:
+        return changing_in(self.tree)
+
     def text(self, on: Atoms) -> str:
         """The script with these atoms on and the others off."""
-        tree = compose(self.tree, on)
+        tree = compose(self.tree, on, self._changing)
         back = {new: old for atom, (old, new) in self.renames.items() if atom not in on}
         return text_of(renamed(tree, back))
 

@@ -23,6 +23,8 @@ def edges_of(difference: MergedScripts, sites: Sites) -> dict[Edge, str]:
         ("a name that one gives and another asks for", definitions_and_uses(sites)),
         ("a call and what it calls", call_edges(tree)),
         ("parameters in one place", signature_edges(tree)),
+        ("a loop's variable and what it goes over", loops(tree)),
+        ("what a function gives back", returns(tree)),
         ("a label in quotes", labels(tree)),
         ("the same exchange in one definition", same_exchanges(tree)),
         ("a value that is changed in place", changed_in_place(tree, sites)),
@@ -73,6 +75,24 @@ def nearest(site: Site, answers: list[Site]) -> Site:
     """The last one before a place in its own scope, else the first."""
     before = [a for a in answers if a.scope is site.scope and a.order < site.order]
     return before[-1] if before else answers[0]
+
+
+def loops(tree: Any) -> Iterator[Edge]:
+    """A loop whose variable is another one goes over something else: one decision."""
+    for part in walk(tree):
+        if isinstance(part, ast.For | ast.AsyncFor | ast.comprehension):
+            variable = atoms_in(part.target)
+            if variable:
+                yield from tied(variable | atoms_in(part.iter))
+
+
+def returns(tree: Any) -> Iterator[Edge]:
+    """A `return` in a block in place of another: one decision."""
+    for part in walk(tree):
+        if isinstance(part, list):
+            ends = [p for p in part if isinstance(p, Only) and isinstance(p.node, ast.Return)]
+            if len({end.is_new for end in ends}) == 2:
+                yield from tied(end.atom for end in ends)
 
 
 # ---------------------------------------------------------------- words in quotes

@@ -48,29 +48,34 @@ Atoms = Collection[int]
 BODIES = ("body", "orelse", "finalbody")
 
 
-def compose(part: Any, on: Atoms) -> Any:
-    """The tree with these atoms on and the others off."""
+def compose(part: Any, on: Atoms, changing: Collection[int]) -> Any:
+    """The tree with these atoms on and the others off; what has no atom is the same node.
+
+    changing: identities of the parts with an atom inside (`changing_in`)."""
     if isinstance(part, Swap):
         return part.new if part.atom in on else part.old
-    if isinstance(part, list):
-        return _elements(part, on)
-    if isinstance(part, Parameters):
-        return arguments_of(_elements(part.items, on))
-    if isinstance(part, Parameter):
-        return Parameter(part.kind, compose(part.arg, on), compose(part.default, on))
-    if not isinstance(part, ast.AST):
+    if id(part) not in changing:
         return part
-    values = {name: compose(value, on) for name, value in ast.iter_fields(part)}
+    if isinstance(part, list):
+        return _elements(part, on, changing)
+    if isinstance(part, Parameters):
+        return arguments_of(_elements(part.items, on, changing))
+    if isinstance(part, Parameter):
+        arg, default = (compose(piece, on, changing) for piece in (part.arg, part.default))
+        return Parameter(part.kind, arg, default)
+    values = {name: compose(value, on, changing) for name, value in ast.iter_fields(part)}
     if isinstance(part, ast.stmt | ast.ExceptHandler) and values.get("body") == []:
         values["body"] = [ast.Pass()]
-    return type(part)(**values)
+    node = type(part)(**values)
+    node.lineno = 0  # which statements are asked for as they are written out
+    return node
 
 
-def _elements(parts: list[Any], on: Atoms) -> list[Any]:
+def _elements(parts: list[Any], on: Atoms, changing: Collection[int]) -> list[Any]:
     kept = []
     for part in parts:
         if not isinstance(part, Only):
-            element = compose(part, on)
+            element = compose(part, on, changing)
         elif (part.atom in on) == part.is_new:
             element = part.node
         else:
@@ -80,9 +85,22 @@ def _elements(parts: list[Any], on: Atoms) -> list[Any]:
     return kept
 
 
+def changing_in(part: Any) -> set[int]:
+    """Identities of the parts that `compose` writes anew: choices, and what holds one.
+
+    Parameters are among them, which stand for what the syntax tree writes otherwise."""
+    changing: set[int] = set()
+    if not isinstance(part, Swap | Only):
+        for piece in inside(part):
+            changing |= changing_in(piece)
+    if changing or isinstance(part, Swap | Only | Parameters):
+        changing.add(id(part))
+    return changing
+
+
 def text_of(tree: Any) -> str:
     """A composed tree as the text of a script."""
-    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    return ast.unparse(tree) + "\n"
 
 
 # ---------------------------------------------------------------- parameters
@@ -144,8 +162,8 @@ def inside(part: Any) -> Iterator[Any]:
     elif isinstance(part, list):
         yield from part
     elif isinstance(part, ast.AST):
-        for _, value in ast.iter_fields(part):
-            yield value
+        for name in part._fields:
+            yield getattr(part, name, None)
 
 
 def walk(part: Any) -> Iterator[Any]:
@@ -154,7 +172,9 @@ def walk(part: Any) -> Iterator[Any]:
     while waiting:
         piece = waiting.pop()
         yield piece
-        if not isinstance(piece, str | int | float | None):
+        if isinstance(piece, ast.AST):
+            waiting += [getattr(piece, name, None) for name in reversed(piece._fields)]
+        elif isinstance(piece, list | tuple):
             waiting += reversed(list(inside(piece)))
 
 

@@ -60,13 +60,15 @@ class Sites:
         yield from self.resolved_attributes()
 
     def resolved_names(self) -> Iterator[tuple[Site, list[Site]]]:
-        """Those that ask for a name."""
+        """Those that ask for a name; what its own scope gives before the place goes first."""
         by_place: dict[tuple[int, str], list[Site]] = {}
         for site in self.given:
             by_place.setdefault((id(site.scope), site.name), []).append(site)
         for site in self.asked:
-            answers: list[Site] = []
-            for scope in site.scope.chain():
+            innermost, *outer = site.scope.chain()
+            there = by_place.get((id(innermost), site.name), [])
+            answers = [answer for answer in there if answer.order < site.order] or list(there)
+            for scope in outer:
                 answers += by_place.get((id(scope), site.name), [])
             yield site, answers
 
@@ -130,26 +132,33 @@ class _Walker:
 
     def visit(self, part: Any) -> None:
         """Note what a part gives and asks for."""
-        if isinstance(part, Swap):
-            self._under((part.atom, False), part.old)
-            self._under((part.atom, True), part.new)
-        elif isinstance(part, Only):
-            self._under((part.atom, part.is_new), part.node)
-        elif isinstance(part, ast.arguments):
-            self.visit(Parameters(list(parameters_of(part))))
-        elif isinstance(part, Parameter):
-            self._give(part.name)
-            self.visit(part.arg.annotation)
-            self.visit(part.default)
-        else:
-            special = SPECIAL.get(type(part))
-            if special is None:
-                for piece in inside(part):
-                    self.visit(piece)
-            else:
-                special(self, part)
+        special = SPECIAL.get(type(part))
+        if special is not None:
+            special(self, part)
+        elif isinstance(part, ast.AST | list | Parameters):
+            for piece in inside(part):
+                self.visit(piece)
 
     # ------------------------------------------------------------ nodes with a meaning
+
+    def swap(self, part: Any) -> None:
+        """What has two forms."""
+        self._under((part.atom, False), part.old)
+        self._under((part.atom, True), part.new)
+
+    def only(self, part: Any) -> None:
+        """What only one of the scripts has."""
+        self._under((part.atom, part.is_new), part.node)
+
+    def arguments(self, node: Any) -> None:
+        """The parameters of a plain tree."""
+        self.visit(Parameters(list(parameters_of(node))))
+
+    def parameter(self, part: Any) -> None:
+        """A parameter gives its name."""
+        self._give(part.name)
+        self.visit(part.arg.annotation)
+        self.visit(part.default)
 
     def function(self, node: Any) -> None:
         """A definition: its name outside, its parameters and body inside."""
@@ -193,6 +202,16 @@ class _Walker:
             self.sites.asked_attributes.append(self._site(node.attr))
         else:
             self._give_attribute(node.attr)
+
+    def assignment(self, node: Any) -> None:
+        """An assignment: its value is there before what it is put into."""
+        self.visit(node.value)
+        self.visit(node.targets if isinstance(node, ast.Assign) else node.target)
+        self.visit(getattr(node, "annotation", None))
+
+    def loop(self, node: Any) -> None:
+        """A loop: what it goes over comes first."""
+        self.visit([node.iter, node.target, node.body, node.orelse])
 
     def changed_in_place(self, node: Any) -> None:
         """An assignment that adds: what it changes was there."""
@@ -242,11 +261,17 @@ def _called(func: Any) -> str | None:
 
 
 SPECIAL: dict[type[Any], Callable[[_Walker, Any], None]] = {
+    Swap: _Walker.swap,
+    Only: _Walker.only,
+    Parameter: _Walker.parameter,
+    ast.arguments: _Walker.arguments,
     ast.Lambda: _Walker.lambda_,
     ast.ClassDef: _Walker.class_,
     ast.Name: _Walker.name,
     ast.Attribute: _Walker.attribute,
     ast.AugAssign: _Walker.changed_in_place,
+    **dict.fromkeys((ast.Assign, ast.AnnAssign, ast.NamedExpr), _Walker.assignment),
+    **dict.fromkeys((ast.For, ast.AsyncFor), _Walker.loop),
     ast.alias: _Walker.alias,
     ast.Global: _Walker.global_,
     ast.ExceptHandler: _Walker.handler,

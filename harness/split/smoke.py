@@ -67,12 +67,17 @@ class Smoke:
     old: TwoSteps
     new: TwoSteps
     repeats: bool  # OLD did exactly the same twice
+    first: tuple[SmokedArm, ...]  # arms as they were before anything was found
     arms: tuple[SmokedArm, ...]
     found: tuple[FoundNeed, ...]
 
     @property
     def failed(self) -> list[SmokedArm]:
         return [arm for arm in self.arms if arm.outcome.reason is not None]
+
+    @property
+    def passed_at_first(self) -> int:
+        return sum(arm.outcome.reason is None for arm in self.first)
 
 
 class _Tries(Checker):
@@ -110,20 +115,33 @@ def smoke(
     again = take(f"{old}\n")  # the same program, which is no text that is known
     repeats = again.measured == of_old.measured
     of_new = _of_parent(tries, new, "NEW")
+
+    def arms_of(parts: Parts) -> tuple[SmokedArm, ...]:
+        arms = []
+        for group in measured(parts.groups):
+            for arm, chosen in (
+                (f"{group.name} alone", alone(parts.groups, group.name)),
+                (f"all but {group.name}", without(parts.groups, group.name)),
+            ):
+                outcome = tries.outcome(parts.difference.text(atoms_on(parts.groups, chosen)))
+                same = _same(outcome, of_old, of_new) if repeats else None
+                arms.append(SmokedArm(arm=arm, group=group.name, outcome=outcome, same_as=same))
+        return tuple(arms)
+
+    first = arms_of(parts)
     full = merged_circles(mended(_with_loud(parts, tries), tries))
     needs = tuple(_found(parts, full, tries))
     for need in needs:
         tell(in_words(need))
-    arms = []
-    for group in measured(full.groups):
-        for arm, chosen in (
-            (f"{group.name} alone", alone(full.groups, group.name)),
-            (f"all but {group.name}", without(full.groups, group.name)),
-        ):
-            outcome = tries.outcome(full.difference.text(atoms_on(full.groups, chosen)))
-            same = _same(outcome, of_old, of_new) if repeats else None
-            arms.append(SmokedArm(arm=arm, group=group.name, outcome=outcome, same_as=same))
-    return Smoke(parts=full, old=of_old, new=of_new, repeats=repeats, arms=tuple(arms), found=needs)
+    return Smoke(
+        parts=full,
+        old=of_old,
+        new=of_new,
+        repeats=repeats,
+        first=first,
+        arms=arms_of(full),
+        found=needs,
+    )
 
 
 def _of_parent(tries: _Tries, text: str, parent: Parent) -> TwoSteps:

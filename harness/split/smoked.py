@@ -64,6 +64,7 @@ def smoke_mapping(smoke: Smoke) -> Content:
         "new": asdict(smoke.new),
         "repeats": smoke.repeats,
         "passed": len(smoke.arms) - len(smoke.failed),
+        "first": {"passed": smoke.passed_at_first, "arms": len(smoke.first)},
         "arms": [arm.to_mapping() for arm in smoke.arms],
         "found": [asdict(need) for need in smoke.found],
     }

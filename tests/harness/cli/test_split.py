@@ -72,7 +72,7 @@ def test_a_folder_names_its_one_script(
     capsys.readouterr()
     assert ablate("split", "old", "new", "-o", "again") == 2
     said = capsys.readouterr().err
-    assert "NEW new: holds several scripts or none (other.py, train.py): name one" in said
+    assert "NEW new: holds several scripts (other.py, train.py): name one" in said
 
 
 @pytest.mark.parametrize(

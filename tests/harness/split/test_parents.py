@@ -96,3 +96,54 @@ def test_what_names_no_parent_gets_a_line(
     assert ablate("split", *words) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert said in line
+
+
+LOG = """{line}
+import os
+TEXT = '''
+{line}
+'''
+rate = {rate}
+print(f"step:{{os.getpid()}} val_loss:{{rate}}")
+{line}
+Running pytorch 2.9
+{line}
+step:0/10 val_loss:{loss} train_time:0ms step_avg:nanms
+"""
+
+
+def write_log(path: str, *, rate: int, loss: float = 3.5) -> None:
+    Path(path).parent.mkdir(exist_ok=True)
+    Path(path).write_text(LOG.format(line="=" * 100, rate=rate, loss=loss))
+
+
+def test_a_log_and_the_folder_of_a_record_are_the_script_at_their_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_log("old/a.txt", rate=1)
+    write_log("old/b.log", rate=1, loss=3.4)
+    Path("old/README.md").write_text("A record.\n")
+    write_log("new/c.txt", rate=2)
+    assert ablate("split", "old", "new/c.txt", "-o", "parts") == 0
+    assert "rate: 1 → 2" in capsys.readouterr().out
+    assert "TEXT = " in Path("parts/new/train_gpt.py").read_text()
+    assert "step:0" not in Path("parts/old/train_gpt.py").read_text()
+
+
+def test_a_folder_whose_logs_are_of_several_scripts_or_of_none_gets_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_log("old/a.txt", rate=1)
+    write_log("old/b.txt", rate=3)
+    Path("none").mkdir()
+    Path("none/notes.txt").write_text("nothing\n")
+    for old, said in (
+        ("old", "its logs are of several scripts (old/a.txt, old/b.txt): name one"),
+        ("none", "holds no script, and no log that opens with one"),
+        ("none/notes.txt", "holds no script, and no log that opens with one"),
+    ):
+        assert ablate("split", old, "old/a.txt", "-o", "parts") == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert said in line

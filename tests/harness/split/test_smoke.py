@@ -50,6 +50,7 @@ def smoked(old: str, new: str, take: Callable[[str], TwoSteps] = executed) -> Sm
 def test_groups_that_fail_without_each_other_are_one_and_what_does_nothing_is_called_so() -> None:
     found = smoked(OLD, NEW)
     assert not found.failed
+    assert (found.passed_at_first, len(found.first)) == (4, 8)
     assert {group.name for group in found.parts.groups} == {"late", "width", "rate"}
     assert [in_words(need) for need in found.found] == [
         "width and size are one group now (atom 2): AssertionError: sizes differ"
@@ -149,6 +150,7 @@ def test_a_folder_is_mended_and_what_passed_is_not_run_again(
     said = capsys.readouterr()
     told = json.loads(said.out)
     assert told["smoke"]["passed"] == len(told["smoke"]["arms"])
+    assert told["smoke"]["first"] == {"passed": 2, "arms": 6}
     assert told["smoke"]["old"]["losses"][:2] == [3.0, 2.9]
     assert {group["group"] for group in told["groups"]} == {"late", "width"}
     assert "found: width and size are one group now" in said.err
@@ -163,6 +165,7 @@ def test_a_folder_is_mended_and_what_passed_is_not_run_again(
     assert ablate("split", "--smoke", folder) == 0
     again = capsys.readouterr()
     assert "arm 1" not in again.err
+    assert "before anything was found" not in again.out
     assert "no effect: as " in again.out
     assert not (folder / "changes.yaml.2").exists()
 

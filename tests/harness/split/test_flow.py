@@ -1,0 +1,116 @@
+"""What stands in the order of the text and in what is called goes together: names, loops, values given back."""
+
+from harness.split.check import Checker
+from harness.split.groups import Parts, take_apart
+from harness.split.source import normal
+
+
+def apart(old: str, new: str) -> Parts:
+    return take_apart(normal(old, where="OLD"), normal(new, where="NEW"))
+
+
+def group_of(parts: Parts, words: str) -> str:
+    """The group with the atom that says these words."""
+    [name] = {
+        group.name for group in parts.groups for n in group.atoms if words in parts.atoms[n].what
+    }
+    return name
+
+
+def needs(parts: Parts, words: str, others: str) -> bool:
+    """Whether the one atom is never on without the other."""
+    name, other = group_of(parts, words), group_of(parts, others)
+    by_name = {group.name: group for group in parts.groups}
+    return name == other or other in by_name[name].needs
+
+
+NET = """\
+class Attention:
+    def forward(self, x):
+        y = self.c(x)
+        return y
+
+class Block:
+    def __init__(self):
+        self.attention = Attention()
+    def forward(self, x):
+        x = x + self.attention(x)
+        return x
+
+class Net:
+    def __init__(self):
+        self.layers = Modules(dict(blocks=[Block() for _ in range(3)]))
+    def forward(self, x):
+        for block in self.layers.blocks:
+            x = block(x)
+        return f(x)
+"""
+
+
+def test_how_many_values_are_given_back_goes_with_what_takes_them() -> None:
+    """Also where the call is of what a loop goes over, and a statement is another one."""
+    new = (
+        NET.replace("return y", "return y, v")
+        .replace("y = self.c(x)", "y = self.c(x)\n        v = self.v(x)")
+        .replace("x = x + self.attention(x)", "z, v = self.attention(x)\n        x = x + z")
+        .replace("return x\n", "return x, v\n", 1)
+        .replace("x = block(x)", "x, v = block(x)")
+    )
+    parts = apart(NET, new)
+    assert needs(parts, "return (y, v)", "z, v = self.attention(x)")
+    assert needs(parts, "z, v = self.attention(x)", "return (y, v)")
+    assert needs(parts, "return (y, v)", "removed: return y")
+    assert needs(parts, "return (x, v)", "x, v = block(x)")
+    assert needs(parts, "x, v = block(x)", "return (x, v)")
+
+
+def test_a_parameter_of_what_a_loop_goes_over_goes_with_the_call() -> None:
+    new = NET.replace("class Block:", "class Block:\n    k = 1").replace(
+        "def forward(self, x):\n        x = x +", "def forward(self, x, x0):\n        x = x0 + x +"
+    )
+    parts = apart(NET, new.replace("x = block(x)", "x = block(x, 2)"))
+    assert needs(parts, "added: x0", "added: 2")
+    assert needs(parts, "added: 2", "added: x0")
+
+
+def test_returns_of_as_many_values_stay_apart() -> None:
+    new = NET.replace("return y", "return y * 2").replace(
+        "x = x + self.attention(x)", "x = x - self.attention(x)"
+    )
+    parts = apart(NET, new)
+    assert not needs(parts, "y * 2", "Add → Sub") and not needs(parts, "Add → Sub", "y * 2")
+
+
+def test_a_loop_with_another_variable_goes_over_something_else() -> None:
+    parts = apart(
+        "for block in blocks:\n    x = f(x)\n    y = g(block)\n",
+        "for i in range(3):\n    x = f(x)\n    y = g(blocks[i])\n",
+    )
+    assert len({group_of(parts, w) for w in ("block → i", "blocks → range(3)")}) == 1
+
+
+def test_what_is_given_later_in_a_function_is_no_answer() -> None:
+    parts = apart(
+        "def f(x):\n    v = g(x)\n    return v\n",
+        "def f(x, w):\n    if w is None:\n        w = g(x)\n    u = x\n    v = g(u)\n    return v\n",
+    )
+    assert needs(parts, "if w is None:", "added: w")
+
+
+def test_the_static_check_sees_a_name_that_is_asked_for_too_early() -> None:
+    old, new = "def f(x):\n    return x\n", "def f(x):\n    y = x\n    z = y\n    return z\n"
+    checker = Checker(old, new)
+    assert checker.problems(new) == []
+    [said] = checker.problems("def f(x):\n    z = y\n    y = x\n    return z\n")
+    assert said == "the name 'y' is asked for before 'f' gives it"
+    assert checker.problems("def f(x):\n    y = x\n    y = g(y)\n    return y\n") != []
+
+
+def test_a_value_is_asked_for_before_it_is_put_anywhere() -> None:
+    checker = Checker("", "def f():\n    return 1\n")
+    assert checker.problems("def f():\n    y = y + 1\n") == [
+        "the name 'y' is asked for before 'f' gives it"
+    ]
+    assert checker.problems("for y in y:\n    pass\n") != []
+    assert checker.problems("def f(y):\n    y = y + 1\n    y += 1\n") == []
+    assert checker.problems("def f():\n    def g():\n        return y\n    y = 1\n    g()\n") == []
