@@ -127,7 +127,9 @@ def test_what_attempts_and_killed_processes_left_may_go_where_nobody_works(
     for name in ("0", "notes"):
         (store.directory(ALIVE.run_id) / "attempts" / name).mkdir()
     over = f"runs/{ALIVE.run_id}/attempts/0"
-    assert may_go("attempts", store) == of_runs | {over}  # its own folder stays, and what has no number
+    assert may_go("attempts", store) == of_runs | {
+        over
+    }  # its own folder stays, and what has no number
 
 
 def test_what_was_set_aside_may_go_and_caches_where_nobody_works(

@@ -165,7 +165,9 @@ def test_a_look_notes_what_none_showed_before(store: Store) -> None:
     assert [*last.arms.values()] == ["a"] and last.baseline == claims_of(plan)["base"]
     note_look(store.root, plan_of((5, 6)), "report")
     note_look(store.root, plan_of((0,), imported=True), "report")
-    assert len(read_ledger(store.root).looks) == 3  # of other runs nothing is there; logs have no seeds
+    assert (
+        len(read_ledger(store.root).looks) == 3
+    )  # of other runs nothing is there; logs have no seeds
 
 
 def test_the_result_of_older_code_is_seen_where_there_is_no_other(store: Store) -> None:
