@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -440,7 +441,7 @@ def test_the_command_is_run_on_one_device_at_a_time(
     start(tmp_path / "x.yaml", tmp_path, tmp_path / "data", device="cuda", world=4)
     ((command, how),) = told
     assert command[:5] == [sys.executable, "-m", "harness", "run", str(tmp_path / "x.yaml")]
-    options = dict(zip(command[5:], command[6:]))
+    options = dict(pairwise(command))
     assert options["--results"] == str(tmp_path) and options["--max-parallel"] == "1"
     assert options["--gpus-per-run"] == "4" and options["--set"] == "device=cuda"
     assert "--no-report" in command
