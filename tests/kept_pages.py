@@ -25,8 +25,12 @@ FIGURES = {  # kind -> figures that are kept of it, too
     "loose": ("seeds",),
     "many": ("forest_val_loss", "loss_by_step", "difference"),
     "grid": ("heat",),
+    "holes": ("heat",),
+    "hostile": ("seeds", "forest_val_loss"),
+    "crowd": ("seeds", "step_ms", "step_distribution"),
     "points": ("drawn",),
     "evidence": ("waterfall_step_ms", "loss_whole", "loss_by_step", "difference"),
+    "records": ("waterfall_train_time_s", "waterfall_step_ms", "loss_by_time"),
 }
 
 

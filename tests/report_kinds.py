@@ -14,17 +14,12 @@ from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
 from reports.inputs.published_experiments import published_experiment
 from tests.proof.surface import drawn_points
-from tests.report_arms import FACTORIAL, LADDER, Arm, many_arms
+from tests.report_arms import FACTORIAL, HOSTILE, LADDER, Arm, many_arms
 from tests.report_fixtures import write_experiment
 
 AXES = ("optim.muon_lr", "optim.adam_lr")
 RATES, DECAYS = ("x0.5", "x1", "x2"), ("x1", "x2")
-LEFT_OUT = tuple(
-    replace(arm, name=arm.name, changes=arm.changes)
-    for arm in FACTORIAL
-    if len(arm.changes) in (0, 2, 3)
-)
-Facts = Mapping[str, Any]
+LEFT_OUT = tuple(arm for arm in FACTORIAL if len(arm.changes) in (0, 2, 3))
 
 
 def written(folder: Path, **facts: Any) -> Experiment:
@@ -50,11 +45,14 @@ def noisy(plan: dict) -> dict:
 
 
 def on_axes(
-    folder: Path, places: Mapping[str, Mapping[tuple[str, str], float]], **facts: Any
+    folder: Path,
+    places: Mapping[str, Mapping[tuple[str, str], float]],
+    outcome: Mapping[tuple[str, int], str] | None = None,
+    **facts: Any,
 ) -> Experiment:
     """places: of every arm of the design, (value on the first axis, on the second) -> its effect.
 
-    facts: of the plan."""
+    outcome: of runs that did not finish. facts: of the plan."""
     arms, placed = [], {}
     for of, effects in places.items():
         for words, effect in effects.items():
@@ -64,12 +62,13 @@ def on_axes(
             placed[name] = {"of": of, "point": dict(zip(AXES, words, strict=True))}
     first = next(iter(places))
     arms.sort(key=lambda arm: arm.name != first)
-    made = written(folder, arms=arms, n_points=3, design="add-one", target=None, sd=1e-3)
+    how = {"n_points": 3, "design": "add-one", "target": None, "sd": 1e-3, "outcome": outcome}
+    made = written(folder, arms=arms, **how)
     of_plan = tuple(replace(arm, **placed[arm.name]) for arm in made.plan.arms)
     return replace(made, plan=replace(made.plan, arms=of_plan, **facts))
 
 
-def grid(folder: Path) -> Experiment:
+def grid(folder: Path, outcome: Mapping[tuple[str, int], str] | None = None) -> Experiment:
     """Two arms on three values by two, lowest inside for one and beyond for the other."""
     octave = {"x0.5": -1.0, "x1": 0.0, "x2": 1.0}
     places = {}
@@ -78,10 +77,17 @@ def grid(folder: Path) -> Experiment:
         for rate, decay in itertools.product(RATES, DECAYS):
             effects[rate, decay] = 0.05 * (octave[rate] - at) ** 2 + 0.02 * octave[decay]
         places[of] = effects
-    return on_axes(folder, places, axes={AXES[0]: [*RATES], AXES[1]: [*DECAYS]})
+    return on_axes(folder, places, outcome, axes={AXES[0]: [*RATES], AXES[1]: [*DECAYS]})
 
 
-def points(folder: Path) -> Experiment:
+HOLES = {  # of a grid: a point that diverged, one of which nothing is known, one with a hole
+    **{("a @ muon_lr x2, adam_lr x2", seed): "diverged" for seed in range(3)},
+    **{("a @ muon_lr x0.5, adam_lr x1", seed): "pending" for seed in range(3)},
+    ("base @ muon_lr x2, adam_lr x1", 1): "diverged",
+}
+
+
+def points(folder: Path, outcome: Mapping[tuple[str, int], str] | None = None) -> Experiment:
     """An arm at points drawn along two axes, its losses a bowl."""
     effects = {("x1", "x1"): 0.05}
     for across, up in drawn_points(8):
@@ -89,7 +95,8 @@ def points(folder: Path) -> Experiment:
         x, y = across - 0.3, up + 0.2
         effects[words] = 0.1 * x**2 + 0.06 * y**2 + 0.05 * x * y
     axes = {axis: ["x0.25", "x4"] for axis in AXES}
-    return on_axes(folder, {"base": effects}, axes=axes, draw={"sobol": 8, "seed": 0})
+    drawn = {"axes": axes, "draw": {"sobol": 8, "seed": 0}}
+    return on_axes(folder, {"base": effects}, outcome, **drawn)
 
 
 KINDS: Mapping[str, Callable[[Path], Experiment]] = {
@@ -135,5 +142,18 @@ KINDS: Mapping[str, Callable[[Path], Experiment]] = {
     ),
     "grid": grid,
     "points": points,
+    "holes": lambda folder: grid(folder, HOLES),
+    "unfinished": lambda folder: written(
+        folder,
+        arms=LADDER[:3],
+        n_seeds=1,
+        outcome={("r07", 0): "pending", ("untied_head", 0): "failed"}
+        | {("untied_head + embed_norm", 0): "diverged"},
+    ),
+    "hostile": lambda folder: written(folder, arms=HOSTILE, design="add-one", n_seeds=2),
+    "crowd": lambda folder: written(
+        folder, arms=many_arms(28), n_seeds=2, n_points=3, design="add-one", n_nodes=2
+    ),
     "evidence": lambda folder: published_experiment("r09_ladder"),
+    "records": lambda folder: published_experiment("ladder"),
 }
