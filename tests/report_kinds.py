@@ -111,6 +111,9 @@ KINDS: Mapping[str, Callable[[Path], Experiment]] = {
     "budgets": lambda folder: written(
         folder, arms=LADDER[:3], budgets=(200, 300, 400), target=1.57, single_steps=False
     ),
+    "rungs": lambda folder: written(
+        folder, arms=LADDER[:4], n_seeds=4, n_points=3, single_steps=False, target=None
+    ),
     "factorial": lambda folder: written(
         folder, arms=FACTORIAL, design="factorial", sd=1e-3, target=None
     ),

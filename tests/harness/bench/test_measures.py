@@ -24,6 +24,7 @@ from harness.bench.steps import (
     resolve,
     synthetic,
 )
+from harness.cli.bench import card_here
 from harness.training.flops import flops_per_token
 
 SMALL = {
@@ -198,6 +199,12 @@ def test_the_loaders_speed_is_printed_for_each_order(
         "stdlib, shuffled, sequences of 1024: 7 million tokens a second",
         "stdlib, shuffled, sequences of 128: 1 million tokens a second",
     ]
+
+
+def test_a_card_is_called_by_its_short_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, card in (("NVIDIA H100 80GB HBM3", "H100"), (" Odd (card) 7 ", "Odd-card-7")):
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda name=name: name)
+        assert card_here() == card
 
 
 # ---------------------------------------------------------------- the gather

@@ -23,7 +23,17 @@ from reports.verify.rows import check_rows, compared_rows, outcomes_of
 from reports.verify.verify import check_data
 from tests.report_kinds import KINDS
 
-IN_TABLE = ("budgets", "loose", "noisy", "watched", "confirmed", "one_run", "left_out", "ladder")
+IN_TABLE = (
+    "budgets",
+    "rungs",
+    "loose",
+    "noisy",
+    "watched",
+    "confirmed",
+    "one_run",
+    "left_out",
+    "ladder",
+)
 # what the second path leaves to drawing the page again
 UNSEEN = {
     "budgets": {
