@@ -170,6 +170,19 @@ def test_a_look_notes_what_none_showed_before(store: Store) -> None:
     )  # of other runs nothing is there; logs have no seeds
 
 
+def test_what_another_experiment_of_the_same_arms_plans_is_no_other_plan_of_this_one(
+    store: Store,
+) -> None:
+    plan, other = plan_of((0,)), plan_of((0, 7), name="other")
+    done(store, spec_of("base", 0), spec_of("a", 0))
+    for looked_at in (plan, other):
+        note_look(store.root, looked_at, "compare")
+    assert [look.experiment for look in read_ledger(store.root).looks] == ["mine", "other"]
+    for looked_at in (plan, other):
+        note_look(store.root, looked_at, "compare")
+    assert len(read_ledger(store.root).looks) == 2
+
+
 def test_the_result_of_older_code_is_seen_where_there_is_no_other(store: Store) -> None:
     old = spec_of("a", 0, {"a.py": "1" * 16})
     done(store, old)

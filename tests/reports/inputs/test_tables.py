@@ -172,7 +172,9 @@ def run_with(**facts: Any) -> RecordedRun:
 
 def test_a_run_knows_its_cards_where_its_environment_names_them() -> None:
     card = {"name": "H100", "memory_mib": 81559, "driver_version": 575.5}
-    one = run_with(environment={"gpus": [card, card], "cuda": "12.4", "lock": {"torch": "2.9"}})
+    one = run_with(
+        environment={"gpus": [card, "another"], "cuda": "12.4", "lock": {"torch": "2.9"}}
+    )
     assert (one.gpu, one.gpu_memory_gb, one.driver) == ("H100", 86, "575.5")
     assert (one.cuda, one.torch, one.n_gpus) == ("12.4", "2.9", None)
     named = run_with(environment={"gpus": ["A100"], "cpu": "a processor"})
