@@ -30,6 +30,7 @@ FIGURES = {  # kind -> figures that are kept of it, too
     "crowd": ("seeds", "step_ms", "step_distribution"),
     "points": ("drawn",),
     "evidence": ("waterfall_step_ms", "loss_whole", "loss_by_step", "difference"),
+    "optimizers": ("waterfall_val_loss", "waterfall_train_time_s"),
     "records": ("waterfall_train_time_s", "waterfall_step_ms", "loss_by_time"),
 }
 

@@ -141,7 +141,7 @@ KINDS: Mapping[str, Callable[[Path], Experiment]] = {
         design="add-one",
     ),
     "many": lambda folder: written(
-        folder, arms=many_arms(12), n_seeds=2, design="add-one", n_points=3, single_steps=False
+        folder, arms=many_arms(10), n_seeds=2, design="add-one", n_points=3, single_steps=False
     ),
     "grid": grid,
     "points": points,
@@ -155,8 +155,9 @@ KINDS: Mapping[str, Callable[[Path], Experiment]] = {
     ),
     "hostile": lambda folder: written(folder, arms=HOSTILE, design="add-one", n_seeds=2),
     "crowd": lambda folder: written(
-        folder, arms=many_arms(28), n_seeds=2, n_points=3, design="add-one", n_nodes=2
+        folder, arms=many_arms(16), n_seeds=2, n_points=3, design="add-one", n_nodes=2
     ),
     "evidence": lambda folder: published_experiment("r09_ladder"),
     "records": lambda folder: published_experiment("ladder"),
+    "optimizers": lambda folder: published_experiment("optimizers_on_r07"),
 }
