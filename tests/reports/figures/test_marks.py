@@ -263,7 +263,7 @@ def test_the_darker_a_cell_the_lower_its_loss_and_the_lowest_is_bold(
     shade: dict[str, list[tuple[float, float]]] = {}
     for arm in table["arm"].unique():
         of_arm = table[table["arm"] == arm]
-        values = of_arm.set_index(figure.columns[1:3] and [*figure.columns[1:3]])["mean_val_loss"]
+        values = of_arm.set_index([*figure.columns[1:3]])["mean_val_loss"]
         order = sorted(values.items(), key=lambda item: tuple(map(float_of, item[0])))
         taken, cells = cells[: len(order)], cells[len(order) :]
         pairs = [

@@ -309,5 +309,5 @@ def test_texts_are_the_same_but_for_the_last_digit_of_a_number_that_two_machines
     assert same_drawn("path d", "M1.0 2.0", ["M1.0 2.0"])
     assert not same_drawn("path d", "M1.0 2.0", ["M1.0 2.5"])
     assert not same_drawn("path d", "M1.0 2.0", ["L1.0 2.0"])
-    assert numbers_of("1,,2") is not None
+    assert numbers_of("1,,2") == [1.0, None, 2.0] and numbers_of("x") == "x"
     assert shortened("x" * 60) == "x" * 60 and shortened("x" * 61) == "x" * 59 + "…"

@@ -100,7 +100,7 @@ def test_pages_of_every_kind_are_confirmed(page: Page) -> None:
 
 @of("page", IN_TABLE, indirect=True)
 def test_every_number_of_the_table_that_is_a_little_off_is_named(page: Page) -> None:
-    kind = next(k for k in IN_TABLE if PAGES.get(k) and PAGES[k].text == page.text)
+    kind = next(kind for kind in IN_TABLE if kind in PAGES and PAGES[kind].text == page.text)
     told = [*lies(page, rows=2)]
     missed = {key for key, _, named in told if not named and not key.startswith("n.")}
     missed |= {key for key, _, named in told if not named and key in UNSEEN.get(kind, ())}
@@ -177,9 +177,6 @@ def test_no_other_verdict_follows_from_an_interval(page: Page) -> None:
     assert n >= len(WORDS)
 
 
-NAN = None
-
-
 @pytest.mark.parametrize(
     ("metric", "effect", "ends", "margin", "words"),
     [
@@ -190,7 +187,7 @@ NAN = None
         ("val_loss", -0.1, (-0.2, 0.0), None, ("better",)),  # cut at zero, where its sign is decided
         ("val_loss", 0.1, (0.0, 0.2), None, ("worse",)),
         ("val_loss", 0.0, (-0.2, 0.3), None, ("undecided", "too few runs")),
-        ("val_loss", 0.0, (-0.2, NAN), None, ("undecided", "too few runs")),
+        ("val_loss", 0.0, (-0.2, None), None, ("undecided", "too few runs")),
         ("val_loss", 0.0, (-0.2, 0.3), 0.1, ("undecided", "too few runs")),
         ("val_loss", 0.0, (-0.2, 0.3), 0.5, ("no difference larger than",)),
         ("val_loss", 0.0, (-0.3, 0.2), 0.5, ("no difference larger than",)),
