@@ -496,3 +496,56 @@ def test_every_corpus_is_a_row_with_what_is_known_of_it(
         ["a", "7", "3.0000", "0123456789ab", "/a", "-"],
         ["b", "-", "0.0000", "-", "/b", "get", "it"],
     ]
+
+
+def test_a_pending_run_says_why_it_is_stale_and_others_keep_their_own_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import harness.store.plans
+    import harness.store.store
+
+    states = {
+        "r0": RunState(status="pending"),
+        "r1": RunState(status="failed", reason="it broke"),
+        "r2": RunState(status="pending"),
+    }
+    runs = [
+        SimpleNamespace(run_id=name, arm="a", seed=n, role="loss") for n, name in enumerate(states)
+    ]
+    plan = SimpleNamespace(runs=runs)
+    (tmp_path / "runs").mkdir()
+    monkeypatch.setattr(status_module, "plan_of", lambda name, results: plan)
+    monkeypatch.setattr(status_module, "remember_look", lambda *_: None)
+    monkeypatch.setattr(
+        harness.store.plans, "stale_runs", lambda *_: (frozenset({"r0", "r1"}), "stale: why")
+    )
+    monkeypatch.setattr(harness.store.store.Store, "state", lambda self, name: states[name])
+    rows = status_module.state_rows("x", tmp_path)
+    assert [(row.run, row.seed, row.state.reason) for row in rows] == [
+        *(("r0", 0, "stale: why"), ("r1", 1, "it broke"), ("r2", 2, None)),
+    ]
+    with pytest.raises(UserError, match="no runs here"):
+        status_module.state_rows("x", tmp_path / "elsewhere")
+
+
+def test_what_a_call_took_is_of_its_own_runs_and_the_hours_since_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import harness.experiment.cost
+    from harness.cli import ab_until
+
+    counted: list[list[str]] = []
+
+    def spent(runs: Any, results: Path) -> float:
+        counted.append([run.spec.run_id for run in runs])
+        return 3.0
+
+    monkeypatch.setattr(harness.experiment.cost, "spent", spent)
+    monkeypatch.setattr(ab_until, "time", SimpleNamespace(monotonic=lambda: 9100.0))
+    until: Any = SimpleNamespace(
+        made={"a0", "a2"}, began=100.0, options=SimpleNamespace(results=tmp_path),
+        _price=lambda hours: 2 * hours,
+    )  # fmt: skip
+    found = ab_until.Until.spent(until, [planned("a", n) for n in range(3)])
+    assert counted == [["a0", "a2"]]
+    assert (found.runs, found.wall_hours, found.hours, found.price) == (2, 2.5, 3.0, 6.0)
