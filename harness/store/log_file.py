@@ -93,8 +93,9 @@ class HeadAndTail:
         assert self.tail_at is not None
         self.file.seek(self.tail_at)
         del self.in_file[self.n_of_head :]
-        mib = self.n_left_out / 2**20
-        self._add(f"[... {mib:.1f} MiB of the log are left out here ...]\n")
+        if self.n_left_out:
+            mib = self.n_left_out / 2**20
+            self._add(f"[... {mib:.1f} MiB of the log are left out here ...]\n")
         self._add(self.clean("".join(self.kept)))
         self.file.flush()
         self.file.truncate()

@@ -122,7 +122,8 @@ def benchmark_noise(path: Path = NOISE) -> BenchmarkNoise:
             slope_of_records=RecordSlope(**content["records"]["slope"]),
         )
     except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
-        raise ValueError(f"{path}: no constants of noise ({error}): {cure}") from None
+        reason = " ".join(str(error).split())  # YAML says it on several lines
+        raise ValueError(f"{path}: no constants of noise ({reason}): {cure}") from None
 
 
 def noise_text(noise: BenchmarkNoise) -> str:

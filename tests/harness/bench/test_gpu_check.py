@@ -83,7 +83,14 @@ def test_without_a_gpu_it_says_so_in_one_line(
 def test_attention_kernels_agree_and_a_wrong_one_would_be_told() -> None:
     rows = list(attention("cpu"))
     assert all(r.passed for r in rows)
-    assert sum("flex" in r.what for r in rows) == 4
+    names = ("output", "gradient of q", "gradient of k", "gradient of v")
+    assert [r.what for r in rows] == [
+        *(
+            f"flex against dense, window {window}, output"
+            for window in (None, "token", "clipped", "block")
+        ),
+        *(f"sdpa against math, {name}" for name in names),
+    ]
     x = torch.ones(3)
     assert not row("wrong", x * 1.1, x, 0.03).passed
 

@@ -6,6 +6,7 @@ import pytest
 
 from reports.analysis.compare import compare_all
 from reports.inputs.published_experiments import EVIDENCE, published_experiment
+from reports.page import next_evidence
 from reports.page.next_evidence import NO_TOGGLE, OF_A_RECORD, asked_here
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
@@ -49,3 +50,13 @@ def test_of_the_ladder_the_widest_open_step_is_asked_again(asked):
     runs = published_experiment("ladder").runs.groupby("arm")["train_time_s"].mean()
     assert step.seconds == pytest.approx(runs["r09"] + runs["r10"])
     assert "one run of r09 and one of r10" in step.sentence
+
+
+def test_a_ladder_whose_rows_are_all_told_from_zero_asks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ladder = published_experiment("ladder")
+    outcome = compare_all(ladder)
+    assert asked_here(ladder, outcome) is not None
+    monkeypatch.setattr(next_evidence, "widest_open", lambda rows: None)
+    assert asked_here(ladder, outcome) is None

@@ -1,0 +1,551 @@
+"""What commands print by hand: tables and JSON, how long and how far, what is said as JSON, refusals as data."""
+
+import io
+import json
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+import typer
+
+from harness.cli import data as data_command
+from harness.cli import progress as progress_module
+from harness.cli import status as status_module
+from harness.cli.bench import line, print_measured
+from harness.cli.complete import page_of, say_bits, say_failures
+from harness.cli.progress import CLEAR, ProgressDisplay, duration, in_words, wall_words
+from harness.cli.said import error_mapping, give_json, line_of
+from harness.cli.status import name_unsound, summary
+from harness.cli.table import print_json, print_table, text, text_table
+from harness.errors import StoppedError, UserError
+from harness.run.plan import Plan, PlanCorpus
+from harness.store.state import RunState
+from harness.store.store import Store
+
+# ---------------------------------------------------------------- tables
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "cell"),
+    [
+        (None, 4, "-"), (math.nan, 4, "-"), (True, 4, "yes"), (False, 4, "no"), (3, 4, "3"),
+        (0.0, 4, "0.0000"), (1.23456, 4, "1.2346"), (1.23456, 1, "1.2"), (-0.001, 4, "-0.0010"),
+        (0.00099, 4, "0.00099"), (-0.000123456, 4, "-0.000123"), (1e6, 4, "1e+06"),
+        (999999.0, 4, "999999.0000"), (-2e7, 4, "-2e+07"), ([1, None, "x"], 4, "1 - x"),
+        ((0.5, 2.0), 1, "0.5 2.0"), ("a\nb", 4, "a b"), ("a\x1b[1m", 4, None),
+    ],
+)  # fmt: skip
+def test_a_cell_is_short_and_commands_no_terminal(
+    value: Any, digits: int, cell: str | None
+) -> None:
+    printed = text(value, digits)
+    assert printed == cell or (cell is None and "\x1b" not in printed and printed.startswith("a"))
+
+
+def test_a_table_has_numbers_to_the_right_and_no_blanks_at_the_ends_of_its_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [{"name": "a", "n": 1, "x": 0.5}, {"name": "long", "n": None, "note": "yes"}]
+    assert text_table(rows, ["name", "n", "x", "note"]).split("\n") == [
+        *("name  n       x  note", "a     1  0.5000  -", "long  -       -  yes"),
+    ]
+    assert text_table(rows, digits=1).split("\n")[1] == "a     1  0.5"
+    assert text_table([]) == ""
+    print_table([])
+    print_table(rows, ["name"])
+    assert capsys.readouterr().out == "name\na\nlong\n"
+
+
+def test_json_is_standard_an_entry_of_a_list_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json([{"a": math.nan, "b": "é\x1b"}, {"c": (1, math.inf)}])
+    out = capsys.readouterr().out
+    assert json.loads(out) == [{"a": None, "b": "é\x1b"}, {"c": [1, None]}]
+    assert out.splitlines()[0] == "[" and len(out.splitlines()) == 4
+    assert "\x1b" not in out and "é" in out
+    print_json({"a": 1})
+    assert capsys.readouterr().out == '{\n "a": 1\n}\n'
+
+
+# ---------------------------------------------------------------- progress
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0 s"), (99.4, "99 s"), (100, "2 min"), (5999, "100 min"), (6000, "1.7 h"), (36000, "10.0 h")],
+)  # fmt: skip
+def test_seconds_are_said_as_a_person_says_them(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_where_wall_time_went_is_shares_of_the_whole() -> None:
+    walls = [{"train_s": 60.0, "validate_s": 20.0, "total_s": 90.0, "idle_s": 9.95, "data_s": 0.04}]
+    said = wall_words([*walls])
+    assert said.startswith("100 s, 80.0 % of it training or validation: ") or said.startswith(
+        "2 min"
+    )
+    assert "training 60.0 %" in said and "validation 20.0 %" in said and "idle 10.0 %" in said
+    assert "data" not in said
+    assert wall_words([]) == "0 s, 0.0 % of it training or validation: "
+
+
+def planned(arm: str, seed: int, budget: int = 100) -> Any:
+    spec = SimpleNamespace(run_id=f"{arm}{seed}", seed=seed, budget=budget)
+    return SimpleNamespace(arm=arm, spec=spec)
+
+
+def ended(run: Any, status: str, loss: float | None = None, reason: str | None = None) -> Any:
+    return SimpleNamespace(run=run, status=status, val_loss=loss, reason=reason)
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 50.0
+        told = SimpleNamespace(monotonic=lambda: self.now_s)
+        monkeypatch.setattr(progress_module, "time", told)
+
+
+def test_every_run_that_ends_is_a_line_with_the_time_that_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock(monkeypatch)
+    runs = [planned("a", n) for n in range(4)]
+    display = ProgressDisplay(runs, n_done=3)
+    display.begin(1)
+    for run, status, loss, reason in (
+        (runs[0], "finished", 1.23456, None),
+        (runs[1], "failed", None, "it broke"),
+        (runs[2], "diverged", None, "no number"),
+    ):
+        clock.now_s += 40.0
+        display.on_end(ended(run, status, loss, reason))
+    assert capsys.readouterr().out.splitlines() == [
+        "[4/7] a, seed 0, 100 steps: finished val_loss 1.2346, at most about 2 min left",
+        "[4/7] a, seed 1, 100 steps: failed: it broke, about 2 min left",
+        "[5/7] a, seed 2, 100 steps: diverged: no number, about 80 s left",
+    ]
+    display.live = True
+    display.on_end(ended(runs[3], "finished", 2.0))
+    assert (
+        capsys.readouterr().out == f"{CLEAR}[6/7] a, seed 3, 100 steps: finished val_loss 2.0000\n"
+    )
+
+
+def test_where_all_runs_may_wait_there_is_one_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch)
+    display = ProgressDisplay([planned("a", n) for n in range(4)], 0)
+    for at_once, lanes in ((3, 3), (4, 1), (0, 1), (9, 1), (1, 1)):
+        display.begin(at_once)
+        assert display.pace.lanes == lanes
+
+
+def test_the_live_line_says_where_every_run_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock(monkeypatch)
+    runs = [planned("a", 0), planned("b", 1)]
+    at = [SimpleNamespace(run=run, step=7, val_loss=loss) for run, loss in zip(runs, (None, 2.5))]
+    assert [in_words(one) for one in at] == [
+        *("a seed 0 step 7/100", "b seed 1 step 7/100 loss 2.500"),
+    ]
+    display = ProgressDisplay(runs, 1)
+    line_of_two = "[1/3] a seed 0 step 7/100 | b seed 1 step 7/100 loss 2.500"
+    assert display.live_line(at) == line_of_two  # type: ignore[arg-type]
+    clock.now_s += 10
+    display.pace.end(10.0, 100)
+    assert display.live_line(at[:1]) == "[1/3] a seed 0 step 7/100 | at most about 20 s left"  # type: ignore[arg-type]
+    looks: list[float] = []
+
+    class Done(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            looks.append(timeout or 0)
+            return len(looks) > 2
+
+    executor: Any = SimpleNamespace(progress=lambda: at * 20)
+    display.watch(executor, Done())
+    assert capsys.readouterr().out == "" and looks == []
+    display.live = True
+    display.watch(executor, Done())
+    first, second, last, end = capsys.readouterr().out.split(CLEAR)[0:4]
+    assert (first, end) == ("", "") and len(second) == len(last) == 200 and looks == [1.0] * 3
+
+
+# ---------------------------------------------------------------- refusals and JSON
+
+
+@pytest.mark.parametrize(
+    ("said", "where", "mend"),
+    [
+        ("--steps 0: must be at least 1", "--steps 0", None),
+        ("x.yaml: unknown key 'a'; did you mean 'b'?", "x.yaml", "did you mean 'b'?"),
+        ("experiment 'x: y': is gone: run it again", "experiment 'x: y'", "run it again"),
+        ("nothing to say", None, None),
+        ("there is none here: make one", None, "make one"),
+        ("x.yaml: a (b; c) is wrong: write 'd; e'", "x.yaml", "write 'd; e'"),
+        ("x.yaml: first; second\nz.yaml: other; more", "x.yaml", "second"),
+        (": odd", None, None),
+    ],
+)
+def test_a_refusal_has_its_place_in_front_and_the_way_out_at_its_end(
+    said: str, where: str | None, mend: str | None
+) -> None:
+    assert error_mapping(said) == {"error": said, "where": where, "mend": mend}
+
+
+def test_an_error_is_one_line_without_secrets() -> None:
+    assert line_of(UserError("x: no")) == "x: no"
+    error = OSError(28, "No space left on device", "/full/x")
+    assert line_of(error).startswith("/full/x: No space left on device: make it writable")
+    assert line_of(OSError()).startswith("file: ")
+    fault = line_of(KeyError("first\nsecond"))
+    assert "a fault of its own, KeyError: " in fault and "\n" not in fault and "--debug" in fault
+
+
+def app_with(run: Callable[..., None]) -> typer.Typer:
+    app, group = typer.Typer(), typer.Typer()
+    app.command("one-thing")(run)
+    group.command("inner")(run)
+
+    @app.command()
+    def own(json: bool = False) -> None:
+        print("own", json)
+
+    app.add_typer(group, name="group")
+    give_json(app)
+    return app
+
+
+def called(app: typer.Typer, *arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        app(list(arguments))
+    return int(end.value.code or 0)
+
+
+def test_every_command_says_as_json_what_it_says_and_how_it_ended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def one_thing(name: str, code: int = 0) -> None:
+        """A command."""
+        print(f"first {name}")
+        print("second")
+        if code == 9:
+            raise StoppedError("stopped here", code=7)
+        if code:
+            raise typer.Exit(code)
+
+    app = app_with(one_thing)
+    for arguments, code, more in (
+        (["x"], 0, []),
+        (["x", "--code", "3"], 3, []),
+        (["x", "--code", "9"], 7, ["stopped here"]),
+    ):
+        for names in (["one-thing"], ["group", "inner"]):
+            assert called(app, *names, *arguments, "--json") == code
+            out, err = capsys.readouterr()
+            assert json.loads(out) == {
+                "schema": 1,
+                "command": "one-thing",
+                "exit": code,
+                "said": ["first x", "second", *more],
+            }
+            assert err == "first x\nsecond\n" + "".join(f"{line}\n" for line in more)
+    assert called(app, "one-thing", "y") == 0
+    assert capsys.readouterr().out == "first y\nsecond\n"
+    called(app, "own", "--json")
+    assert capsys.readouterr().out == "own True\n"
+
+
+# ---------------------------------------------------------------- the end of a run
+
+
+def test_what_failed_is_told_with_its_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs: Any = [planned("a", n) for n in range(5)]
+    states = ["failed", "finished", "damaged", "diverged", "oom"]
+    statuses = {f"a{n}": status for n, status in enumerate(states)}
+    summary_of: Any = SimpleNamespace(statuses=statuses, reasons={"a0": "it broke"})
+    store = Store(tmp_path)
+    say_failures(runs, store, summary_of)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"a, seed 0: failed: it broke ({store.directory('a0') / 'log.txt'})"
+    assert [line.split(": ")[1] for line in lines] == ["failed", "damaged", "oom"]
+
+
+def test_bits_are_told_where_a_token_is_not_a_byte(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        ("base", "finished", "loss", 100, 1.0),
+        ("base", "finished", "loss", 100, 2.0),
+        ("base", "finished", "loss", 50, 9.0),
+        ("base", "diverged", "loss", 100, 9.0),
+        ("a", "finished", "timing", 100, 9.0),
+        ("a", "finished", "loss", 100, 1.25),
+        ("b", "finished", "loss", 100, math.nan),
+    ]
+    runs = pd.DataFrame(rows, columns=["arm", "status", "role", "budget", "bits_per_byte"])
+    import reports.analysis.samples
+
+    monkeypatch.setattr(reports.analysis.samples, "usable", lambda e: SimpleNamespace(runs=runs))
+    outcome: Any = SimpleNamespace(budget=100, baseline="base", arms=["a", "b"])
+    corpus = PlanCorpus(bytes_per_token=4.0, unit="nats per token")
+    loaded: Any = SimpleNamespace(plan=Plan(name="x", corpus=corpus))
+    say_bits(loaded, outcome)
+    assert capsys.readouterr().out == "bits per byte: base 1.5000, a 1.2500\n"
+    say_bits(loaded, SimpleNamespace(budget=None, baseline="base", arms=[]))  # type: ignore[arg-type]
+    assert capsys.readouterr().out == "bits per byte: base 4.0000\n"
+    say_bits(loaded, SimpleNamespace(budget=7, baseline="base", arms=[]))  # type: ignore[arg-type]
+    for other in (replace(corpus, bytes_per_token=None), replace(corpus, unit="nats per byte")):
+        say_bits(SimpleNamespace(plan=Plan(name="x", corpus=other)), outcome)  # type: ignore[arg-type]
+    assert capsys.readouterr().out == ""
+
+
+def test_a_page_is_written_anew_where_what_it_shows_is_newer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    import harness.cli.report
+
+    written: list[tuple[list[str], Path]] = []
+    page = tmp_path / "experiments" / "x" / "report.html"
+    files = [page.with_name("experiment.json"), tmp_path / "runs" / "r1" / "result.json"]
+
+    def write_page(names: list[str], root: Path) -> Path:
+        written.append((names, root))
+        return page
+
+    monkeypatch.setattr(harness.cli.report, "write_page", write_page)
+    for path in (page, *files):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    store = Store(tmp_path)
+
+    def n_written(*, anew: bool = False) -> int:
+        written.clear()
+        assert page_of("x", store, ["r1"], anew=anew) == page
+        assert written in ([], [(["x"], tmp_path)])
+        return len(written)
+
+    for path in files:
+        path.touch()
+        os.utime(path, (100, 100))
+    assert n_written() == 1  # there is none
+    page.touch()
+    os.utime(page, (100, 100))
+    assert (n_written(), n_written(anew=True)) == (0, 1)
+    for path in files:
+        os.utime(path, (101, 101))
+        assert n_written() == 1
+        os.utime(path, (99, 99))
+
+
+# ---------------------------------------------------------------- status
+
+
+def state(status: str, **facts: Any) -> Any:
+    return SimpleNamespace(state=RunState(status=status, **facts))
+
+
+def test_the_states_of_runs_are_counted_and_what_is_left_is_told_by_the_finished_ones() -> None:
+    assert summary([]) == "no runs"
+    assert summary([state("pending"), state("failed"), state("pending")]) == "2 pending, 1 failed"
+    walls = [{"total_s": 30.0, "train_s": 30.0}, {"total_s": 50.0}, {"train_s": 1.0}]
+    done = [state("finished", wall=wall) for wall in walls]
+    first, second = summary([*done, state("running"), state("running"), state("pending")]).split(
+        "\n"
+    )
+    assert (
+        first == "3 finished, 2 running, 1 pending; about 60 s left"
+    )  # three of 40 s on two lanes
+    assert second == f"wall time: {wall_words(walls)}"
+    assert summary([*done[:1], state("pending")]).startswith(
+        "1 finished, 1 pending; about 30 s left"
+    )
+    assert " left" not in summary(done)
+
+
+def test_what_is_not_sound_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import harness.store.deep
+    import harness.store.plans
+
+    plans = [("a", "plan a", ""), ("b", None, "b cannot be read"), ("c", "plan c", "")]
+    monkeypatch.setattr(harness.store.plans, "readable_plans", lambda results: plans)
+    monkeypatch.setattr(
+        harness.store.deep, "wrong_in", lambda results, plan: ["shared", f"of {plan}"]
+    )
+    monkeypatch.setattr(status_module, "plan_of", lambda name, results: f"planned {name}")
+    name_unsound(None, tmp_path)
+    name_unsound("x", tmp_path)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        *("shared", "of plan a", "b cannot be read", "of plan c", "shared", "of planned x"),
+    ]
+
+
+# ---------------------------------------------------------------- bench and data
+
+
+def test_large_numbers_are_in_millions_and_the_utilisation_in_percent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert line("flops_per_token", 123456789.0) == {
+        "what": "flops_per_token",
+        "value": "123.5 million",
+    }
+    assert line("matrix_flops_per_s", 5.5e12)["value"] == "5500 billion"
+    assert line("mfu", 0.4567)["value"] == "45.7 %" and line("steps", 10)["value"] == 10
+    parts = [{"part": "forward", "ms": 1.5, "share": 0.25}]
+    print_measured({"steps": 10, "peak": None, "mfu": 0.5}, parts)
+    assert capsys.readouterr().out.splitlines() == [
+        *("what   value", "steps  10", "mfu    50.0 %", ""),
+        *("part         ms  share", "forward  1.5000  25.0 %"),
+    ]
+
+
+class Terminal(io.StringIO):
+    def __init__(self, is_one: bool) -> None:
+        super().__init__()
+        self.is_one = is_one
+
+    def isatty(self) -> bool:
+        return self.is_one
+
+
+def test_percent_is_told_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_one, said in ((True, "\r 33 %\r100 %\n"), (False, "")):
+        err = Terminal(is_one)
+        monkeypatch.setattr(data_command.sys, "stderr", err)
+        for done, total in ((1, 3), (3, 3), (0, 0)):
+            data_command.progress(done, total)
+        assert err.getvalue() == said
+
+
+def test_a_shard_is_sound_or_exit_1_with_every_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dataclasses import dataclass, field
+
+    import harness.corpora.check
+
+    @dataclass
+    class Facts:
+        file: str = "x.bin"
+        role: str = "train"
+        tokens: int = 7
+        lowest: int = 0
+        highest: int = 5
+        separators: int = 2
+
+    @dataclass
+    class Report:
+        ok: bool
+        files: list[Facts] = field(default_factory=lambda: [Facts()])
+        documents: dict[str, dict[str, int]] = field(default_factory=lambda: {"train": {"n": 2}})
+        problems: list[str] = field(default_factory=lambda: ["bad header"])
+        warnings: list[str] = field(default_factory=lambda: ["odd"])
+
+    for ok in (True, False):
+        monkeypatch.setattr(harness.corpora.check, "check", lambda path, ok=ok: Report(ok=ok))
+        for as_json in (True, False):
+            code = 0
+            try:
+                data_command.check(tmp_path, json=as_json)
+            except typer.Exit as end:
+                code = end.exit_code
+            out = capsys.readouterr().out
+            assert code == (0 if ok else 1)
+            if as_json:
+                assert json.loads(out)["ok"] == ok and json.loads(out)["files"][0]["tokens"] == 7
+            else:
+                assert out.splitlines() == [
+                    "file   role   tokens  lowest  highest  separators",
+                    "x.bin  train       7       0        5           2",
+                    *("role   n", "train  2", "problem: bad header", "warning: odd"),
+                    "sound" if ok else "not sound",
+                ]
+
+
+def test_every_corpus_is_a_row_with_what_is_known_of_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import harness.corpora.index
+    from harness.corpora.index import CorpusRow
+
+    rows = [
+        CorpusRow(
+            name="a", place="/a", missing=None, bytes=3 << 20, tokens={"train": 5, "val": 2},
+            fingerprint="0123456789abcdef",
+        ),
+        CorpusRow(name="b", place="/b", missing="get it", bytes=0),
+    ]  # fmt: skip
+    monkeypatch.setattr(harness.corpora.index, "list_corpora", lambda root: rows)
+    data_command.list_(json=True)
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["a", "b"]
+    data_command.list_()
+    assert [row.split() for row in capsys.readouterr().out.splitlines()] == [
+        ["name", "tokens", "MiB", "fingerprint", "place", "missing"],
+        ["a", "7", "3.0000", "0123456789ab", "/a", "-"],
+        ["b", "-", "0.0000", "-", "/b", "get", "it"],
+    ]
+
+
+def test_a_pending_run_says_why_it_is_stale_and_others_keep_their_own_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import harness.store.plans
+    import harness.store.store
+
+    states = {
+        "r0": RunState(status="pending"),
+        "r1": RunState(status="failed", reason="it broke"),
+        "r2": RunState(status="pending"),
+    }
+    runs = [
+        SimpleNamespace(run_id=name, arm="a", seed=n, role="loss") for n, name in enumerate(states)
+    ]
+    plan = SimpleNamespace(runs=runs)
+    (tmp_path / "runs").mkdir()
+    monkeypatch.setattr(status_module, "plan_of", lambda name, results: plan)
+    monkeypatch.setattr(status_module, "remember_look", lambda *_: None)
+    monkeypatch.setattr(
+        harness.store.plans, "stale_runs", lambda *_: (frozenset({"r0", "r1"}), "stale: why")
+    )
+    monkeypatch.setattr(harness.store.store.Store, "state", lambda self, name: states[name])
+    rows = status_module.state_rows("x", tmp_path)
+    assert [(row.run, row.seed, row.state.reason) for row in rows] == [
+        *(("r0", 0, "stale: why"), ("r1", 1, "it broke"), ("r2", 2, None)),
+    ]
+    with pytest.raises(UserError, match="no runs here"):
+        status_module.state_rows("x", tmp_path / "elsewhere")
+
+
+def test_what_a_call_took_is_of_its_own_runs_and_the_hours_since_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import harness.experiment.cost
+    from harness.cli import ab_until
+
+    counted: list[list[str]] = []
+
+    def spent(runs: Any, results: Path) -> float:
+        counted.append([run.spec.run_id for run in runs])
+        return 3.0
+
+    monkeypatch.setattr(harness.experiment.cost, "spent", spent)
+    monkeypatch.setattr(ab_until, "time", SimpleNamespace(monotonic=lambda: 9100.0))
+    until: Any = SimpleNamespace(
+        made={"a0", "a2"}, began=100.0, options=SimpleNamespace(results=tmp_path),
+        _price=lambda hours: 2 * hours,
+    )  # fmt: skip
+    found = ab_until.Until.spent(until, [planned("a", n) for n in range(3)])
+    assert counted == [["a0", "a2"]]
+    assert (found.runs, found.wall_hours, found.hours, found.price) == (2, 2.5, 3.0, 6.0)
