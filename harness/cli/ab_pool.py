@@ -48,6 +48,7 @@ def where_fresh_agree(
     summary, planned, store = run_foreign(
         first,
         options.results,
+        options,
         n_blocks=FRESH,
         max_parallel=options.max_parallel,
         max_gpu_hours=options.max_gpu_hours,

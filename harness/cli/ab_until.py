@@ -157,6 +157,7 @@ class Until:
             summary, planned, store = run_foreign(
                 e,
                 results,
+                options,
                 max_parallel=options.max_parallel,
                 max_gpu_hours=options.max_gpu_hours,
                 warm=not options.no_warm_up,

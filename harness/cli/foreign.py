@@ -3,6 +3,8 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ import typer
 from harness.cli.ab_name import NameTakenError, is_of_these
 from harness.cli.complete import say_answer
 from harness.cli.looks import refuse_seen_seeds
+from harness.cli.where import Where, asked_of_executor, chosen_executor
 from harness.errors import StoppedError, UserError
 from harness.run.document import Cells
 from harness.run.plural import plural
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from harness.foreign.experiment import ForeignExperiment
     from harness.run.plan import Plan
     from harness.run.spec import PlannedRun
-    from harness.runner.executor import RunEnded, RunLimits, Summary
+    from harness.runner.executor import ExecutorOptions, RunEnded, Summary
     from harness.store.store import Store
 
 
@@ -29,6 +32,7 @@ JUDGED = ("val_loss", "train_time_s")  # by the scripts' own account
 def run_foreign(
     e: "ForeignExperiment",
     results: Path,
+    where: Where,
     *,
     max_parallel: int = 1,
     max_gpu_hours: float | None = None,
@@ -40,16 +44,17 @@ def run_foreign(
     """Run what is missing, in the order of the plan; called again it goes on.
 
     Starts nothing that may cost more than allowed. n_blocks: of the first so many blocks alone.
-    warm: a script that compiles kernels has a run before its first here, which nothing keeps.
-    quiet: standard output is for JSON. results: the results folder. max_parallel: runs at a time.
-    max_gpu_hours: None allows any. own_name: NameTakenError where other scripts have the name.
+    warm: a script that compiles kernels has a run before its first on a node, which nothing keeps.
+    quiet: standard output is for JSON. results: the results folder. max_parallel: runs at a time;
+    a single one has its node of a cluster to itself, so that its time counts. max_gpu_hours: None
+    allows any. own_name: NameTakenError where other scripts have the name.
     """
-    from harness.cli.executors import EXECUTORS
     from harness.experiment.cost import check_limit, estimate_foreign
     from harness.foreign.plan import plan_foreign
     from harness.foreign.present import with_steps
-    from harness.runner.executor import ExecutorOptions, Summary
-    from harness.store.plans import read_plan, save_plan
+    from harness.foreign.runner import ScriptTrainer, check_gpus
+    from harness.runner.executor import Summary
+    from harness.store.plans import cancel_mark, read_plan, save_plan
 
     planned = plan_foreign(e)
     check_limit(estimate_foreign(planned, results, wall_limit_s=e.limits.wall_s), max_gpu_hours)
@@ -57,23 +62,31 @@ def run_foreign(
     missing = _missing([run for run in planned if n_blocks is None or run.block < n_blocks], store)
     if not missing:
         return Summary(), planned, store
-    progress = EndedRuns(len(planned) - len(missing), len(planned), quiet)
-    if warm:
-        from harness.foreign.warm_up import warm_up
-
-        stopped = warm_up(e, planned, store, progress.say)
-        if stopped:
-            return Summary(stopped=stopped), planned, store
-    options = ExecutorOptions(
-        limits=_run_limits(e), max_parallel=max_parallel, on_end=progress.on_end
+    progress = EndedRuns(len(planned) - len(missing), len(planned), store)
+    mark = cancel_mark(results, e.name)
+    options = replace(
+        asked_of_scripts(where, e.name, max_parallel),
+        trainer=ScriptTrainer(limits=e.limits, warm_up=warm),
+        cancelled=lambda: cancel_mark(results, e.name) != mark,
+        on_end=progress.on_end,
     )
-    executor = EXECUTORS["foreign"].make(missing, store, options)
-    progress.say(f"{len(missing)} of {len(planned)} runs to do, {executor.at_once()} at a time")
-    summary = executor.run()
+    if where.is_here:
+        check_gpus(missing[0].spec)
+    with redirect_stdout(sys.stderr if quiet else sys.stdout):
+        executor = chosen_executor(where).make(missing, store, options)
+        at_once = executor.at_once()
+        print(f"{len(missing)} of {len(planned)} runs to do, {at_once} at a time", flush=True)
+        summary = executor.run()
     saved = read_plan(results, e.name)
     if saved is not None:
         save_plan(results, with_steps(results, saved))
     return summary, planned, store
+
+
+def asked_of_scripts(where: Where, name: str, max_parallel: int) -> "ExecutorOptions":
+    """What an executor is asked for of an experiment with foreign trainers."""
+    asked = asked_of_executor(where)
+    return replace(asked, experiment=name, max_parallel=max_parallel, alone=max_parallel == 1)
 
 
 def _keep_plan(
@@ -122,17 +135,6 @@ def _before(e: "ForeignExperiment", results: Path) -> "Plan | None":
     return before
 
 
-def _run_limits(e: "ForeignExperiment") -> "RunLimits":
-    from harness.runner.executor import RunLimits
-
-    return RunLimits(
-        wall_s=e.limits.wall_s,
-        silence_s=e.limits.silence_s,
-        output_mib=e.limits.output_mib,
-        failure_retries=e.limits.retries,
-    )
-
-
 def _command(e: "ForeignExperiment", before: "Plan | None", planned: "list[PlannedRun]") -> str:
     """The commands that make this experiment.
 
@@ -161,31 +163,31 @@ def _missing(planned: "list[PlannedRun]", store: "Store") -> "list[PlannedRun]":
 
 
 class EndedRuns:
-    """One line as each run ends; on standard error where standard output is for JSON."""
+    """One line as each run ends."""
 
-    def __init__(self, n_done: int, n_all: int, quiet: bool) -> None:
+    def __init__(self, n_done: int, n_all: int, store: "Store") -> None:
         self.n_done = n_done
         self.n_all = n_all
-        self.file = sys.stderr if quiet else sys.stdout
-
-    def say(self, line: str) -> None:
-        print(line, file=self.file, flush=True)
+        self.store = store
 
     def on_end(self, ended: "RunEnded") -> None:
-        """Say how a run ended."""
+        """Say how a run ended, and what its result measured."""
+        from harness.run.results import read_result
+
         run = ended.run
-        if ended.status in ("finished", "diverged"):
-            self.n_done += 1
+        result = read_result(self.store.directory(run.spec.run_id))
+        self.n_done += result is not None
         line = f"[{self.n_done}/{self.n_all}] {run.arm}, block {run.block + 1}: {ended.status}"
-        for metric, number in ended.own.items():
-            line += f" {metric} {number:.5g}"
-        for metric in JUDGED:
-            value = getattr(ended, metric)
-            if value is not None:
-                line += f" {metric} {value:.4f}"
+        if result is not None:
+            for metric, number in (result.own or {}).items():
+                line += f" {metric} {number:.5g}"
+            for metric in JUDGED:
+                value = getattr(result, metric)
+                if value is not None:
+                    line += f" {metric} {value:.4f}"
         if ended.reason:
             line += f": {ended.reason}"
-        self.say(line)
+        print(line, flush=True)
 
 
 def stop_if_stopped(
@@ -221,6 +223,7 @@ def tell_failed(
 def run_experiment(
     e: "ForeignExperiment",
     results: Path,
+    where: Where,
     *,
     max_parallel: int,
     max_gpu_hours: float | None,
@@ -234,8 +237,6 @@ def run_experiment(
     results: the results folder. max_parallel: runs at a time. max_gpu_hours, price of an hour,
     wall_limit_s: what it may cost; None allows any. dry_run: the plan alone. no_report: no page.
     """
-    from dataclasses import replace
-
     from harness.cli.report import write_page
 
     if wall_limit_s is not None:
@@ -244,7 +245,7 @@ def run_experiment(
         print_foreign_plan(e, results, price=price, max_gpu_hours=max_gpu_hours)
         return
     summary, planned, store = run_foreign(
-        e, results, max_parallel=max_parallel, max_gpu_hours=max_gpu_hours
+        e, results, where, max_parallel=max_parallel, max_gpu_hours=max_gpu_hours
     )
     stop_if_stopped(summary, e, planned, store)
     n_failed = tell_failed(summary, planned, store, quiet=False)
@@ -258,6 +259,18 @@ def run_experiment(
         say_answer(e.name, store)
         print(f"report: {page}")
     raise typer.Exit(1 if n_failed else 0)
+
+
+def print_foreign_scripts(e: "ForeignExperiment", results: Path, where: Where) -> None:
+    """What would be sent to a queue for the runs that have no result."""
+    from harness.foreign.plan import plan_foreign
+    from harness.store.store import Store
+
+    store = Store(results)
+    missing = [run for run in plan_foreign(e) if not store.is_done(run.spec.run_id)]
+    asked = asked_of_scripts(where, e.name, 1)
+    for script in chosen_executor(where).scripts(missing, results, asked):
+        print(script)
 
 
 def print_foreign_plan(
