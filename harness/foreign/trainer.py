@@ -32,10 +32,12 @@ from harness.run.measured import ForeignMarks
 from harness.run.metrics import TrainingLoss, Validation
 from harness.run.spec import Outcome, RunSpec, Status
 from harness.runner.limits import POLL_S
-from harness.runner.process import ignore_usr2
 from harness.store.attempt import RunWriter
 from harness.store.errors import ResultsError
 
+# whoever kills its own children (Ray, at the end of a task's process) kills the shell, and not the
+# guard, which then finds its input ended; USR2 tells a cluster's job that its time is up, not us
+BEHIND_SHELL = 'trap "" USR2; "$0" "$@"; exit $?'
 STOPPED = "stopped by a signal"
 TELL_S = 2.0  # so long after a command that SIGTERM ended we may hear of it ourselves
 TORCHRUN_TERM = f"got signal: {int(signal.SIGTERM)}"
@@ -69,7 +71,7 @@ def train(
     command = command_of(trainer, values)
     out.log(f"$ {redact(shlex.join(command))}")
     process = subprocess.Popen(
-        ignore_usr2([sys.executable, "-P", str(guard.__file__), *command]),
+        ["sh", "-c", BEHIND_SHELL, sys.executable, "-P", str(guard.__file__), *command],
         cwd=copy,
         env=variables_of(trainer, slot, values),
         stdin=subprocess.PIPE,  # at its end the guard ends everything

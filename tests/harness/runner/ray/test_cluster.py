@@ -84,6 +84,26 @@ def test_a_node_that_fails_what_another_makes_gets_no_more_and_no_block_waits_fo
 
 
 @pytest.mark.timeout(600)
+def test_all_runs_of_a_block_are_made_by_nodes_of_one_class(
+    cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind, gpus in (("A", 2), ("B", 1)):
+        monkeypatch.setenv("SLURMD_NODENAME", kind)  # what an attempt calls its node
+        cluster.add(gpus=gpus, kind=kind)
+    matrix = Matrix(tmp_path, n_seeds=6)
+    ended(matrix.spawn(*on(cluster)), 0)
+    made_by = []
+    for seed in range(6):
+        nodes = {row["node"] for run in matrix.runs()[seed] for row in attempts_begun(run)}
+        made_by.append(nodes)
+    assert sorted(map(sorted, made_by)) == [["A"]] * 4 + [["B"]] * 2  # in proportion to their GPUs
+
+
+def attempts_begun(run: Path) -> list[dict[str, Any]]:
+    return [row for row in read_lines(run / "attempts.jsonl") if "started" in row]
+
+
+@pytest.mark.timeout(600)
 def test_ctrl_c_and_cancel_from_elsewhere_end_the_tasks_and_the_same_call_goes_on(
     cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
