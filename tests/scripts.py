@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,8 @@ class Scripts:
             text=True,
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
+            # ignored in a background job's children
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         STARTED.append(process)
         return process

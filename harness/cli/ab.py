@@ -76,16 +76,7 @@ def _run_blocks(
     experiment = with_blocks(experiment, options.results, n=n, fresh=options.fresh)
     trackers = asked_trackers(options.log_to)
     track_beside(trackers, experiment.name, options.results, quiet=options.json)
-    summary, planned, store = run_foreign(
-        experiment,
-        options.results,
-        options,
-        max_parallel=options.max_parallel,
-        max_gpu_hours=options.max_gpu_hours,
-        warm=not options.no_warm_up,
-        quiet=options.json,
-        own_name=True,
-    )
+    summary, planned, store = run_foreign(experiment, options.call())
     stop_if_stopped(summary, experiment, planned, store)
     return experiment, summary, planned, store
 

@@ -8,12 +8,12 @@ import typer
 
 from harness.cli.options import RESULTS, Json, Results
 from harness.cli.track import LogTo, asked_trackers
-from harness.cli.where import Where, chosen_executor
+from harness.cli.where import Placement, ScriptCall, chosen_executor
 from harness.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
-class AbOptions(Where):
+class AbOptions(Placement):
     """The options of `ablate ab`, as they are typed."""
 
     old: Annotated[
@@ -163,6 +163,17 @@ class AbOptions(Where):
     no_report: Annotated[bool, typer.Option("--no-report")] = False
     results: Results = RESULTS
     json: Json = False
+
+    def call(self) -> ScriptCall:
+        return ScriptCall(
+            place=self,
+            results=self.results,
+            max_parallel=self.max_parallel,
+            max_gpu_hours=self.max_gpu_hours,
+            warm=not self.no_warm_up,
+            quiet=self.json,
+            own_name=True,
+        )
 
 
 def check_options(options: AbOptions) -> None:

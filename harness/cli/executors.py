@@ -11,7 +11,7 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from harness.run.spec import PlannedRun
     from harness.runner.executor import Executor, ExecutorOptions
-    from harness.runner.trainers import Trainer
+    from harness.runner.trainers import RunTrainer
     from harness.store.store import Store
 
 
@@ -60,7 +60,7 @@ def make_local(
     return Runner(runs, store, node, options)
 
 
-def check_data(runs: "Sequence[PlannedRun]", trainer: "Trainer") -> None:
+def check_data(runs: "Sequence[PlannedRun]", trainer: "RunTrainer") -> None:
     """Raises UserError where a corpus of the runs is not what it says; on this node, once."""
     from harness.corpora.index import open_corpus
     from harness.corpora.verify import verify

@@ -13,7 +13,7 @@ import typer
 from harness.cli.ab_name import NameTakenError, is_of_these
 from harness.cli.complete import say_answer
 from harness.cli.looks import refuse_seen_seeds
-from harness.cli.where import Where, asked_of_executor, chosen_executor
+from harness.cli.where import Placement, ScriptCall, asked_of_executor, chosen_executor
 from harness.errors import StoppedError, UserError
 from harness.run.document import Cells
 from harness.run.plural import plural
@@ -30,24 +30,11 @@ JUDGED = ("val_loss", "train_time_s")  # by the scripts' own account
 
 
 def run_foreign(
-    e: "ForeignExperiment",
-    results: Path,
-    where: Where,
-    *,
-    max_parallel: int = 1,
-    max_gpu_hours: float | None = None,
-    n_blocks: int | None = None,
-    warm: bool = False,
-    quiet: bool = False,
-    own_name: bool = False,
+    e: "ForeignExperiment", call: ScriptCall, *, n_blocks: int | None = None
 ) -> "tuple[Summary, list[PlannedRun], Store]":
     """Run what is missing, in the order of the plan; called again it goes on.
 
-    Starts nothing that may cost more than allowed. n_blocks: of the first so many blocks alone.
-    warm: a script that compiles kernels has a run before its first on a node, which nothing keeps.
-    quiet: standard output is for JSON. results: the results folder. max_parallel: runs at a time;
-    a single one has its node of a cluster to itself, so that its time counts. max_gpu_hours: None
-    allows any. own_name: NameTakenError where other scripts have the name.
+    n_blocks: of the first so many blocks alone.
     """
     from harness.experiment.cost import check_limit, estimate_foreign
     from harness.foreign.plan import plan_foreign
@@ -56,24 +43,25 @@ def run_foreign(
     from harness.runner.executor import Summary
     from harness.store.plans import cancel_mark, read_plan, save_plan
 
-    planned = plan_foreign(e)
-    check_limit(estimate_foreign(planned, results, wall_limit_s=e.limits.wall_s), max_gpu_hours)
-    store, planned = _keep_plan(e, planned, results, own_name=own_name)
+    results, planned = call.results, plan_foreign(e)
+    cost = estimate_foreign(planned, results, wall_limit_s=e.limits.wall_s)
+    check_limit(cost, call.max_gpu_hours)
+    store, planned = _keep_plan(e, planned, results, own_name=call.own_name)
     missing = _missing([run for run in planned if n_blocks is None or run.block < n_blocks], store)
     if not missing:
         return Summary(), planned, store
     progress = EndedRuns(len(planned) - len(missing), len(planned), store)
     mark = cancel_mark(results, e.name)
     options = replace(
-        asked_of_scripts(where, e.name, max_parallel),
-        trainer=ScriptTrainer(limits=e.limits, warm_up=warm),
+        asked_of_scripts(call.place, e.name, call.max_parallel),
+        trainer=ScriptTrainer(limits=e.limits, warm_up=call.warm),
         cancelled=lambda: cancel_mark(results, e.name) != mark,
         on_end=progress.on_end,
     )
-    if where.is_here:
+    if call.place.is_here:
         check_gpus(missing[0].spec)
-    with redirect_stdout(sys.stderr if quiet else sys.stdout):
-        executor = chosen_executor(where).make(missing, store, options)
+    with redirect_stdout(sys.stderr if call.quiet else sys.stdout):
+        executor = chosen_executor(call.place).make(missing, store, options)
         at_once = executor.at_once()
         print(f"{len(missing)} of {len(planned)} runs to do, {at_once} at a time", flush=True)
         summary = executor.run()
@@ -83,9 +71,9 @@ def run_foreign(
     return summary, planned, store
 
 
-def asked_of_scripts(where: Where, name: str, max_parallel: int) -> "ExecutorOptions":
+def asked_of_scripts(place: Placement, name: str, max_parallel: int) -> "ExecutorOptions":
     """What an executor is asked for of an experiment with foreign trainers."""
-    asked = asked_of_executor(where)
+    asked = asked_of_executor(place)
     return replace(asked, experiment=name, max_parallel=max_parallel, alone=max_parallel == 1)
 
 
@@ -222,11 +210,8 @@ def tell_failed(
 
 def run_experiment(
     e: "ForeignExperiment",
-    results: Path,
-    where: Where,
+    call: ScriptCall,
     *,
-    max_parallel: int,
-    max_gpu_hours: float | None,
     price: float | None,
     wall_limit_s: float | None,
     dry_run: bool,
@@ -234,19 +219,17 @@ def run_experiment(
 ) -> None:
     """`ablate run` of such an experiment: what is missing, the report, the exit code.
 
-    results: the results folder. max_parallel: runs at a time. max_gpu_hours, price of an hour,
-    wall_limit_s: what it may cost; None allows any. dry_run: the plan alone. no_report: no page.
+    price: of an hour. wall_limit_s: of a run; None allows any. dry_run: the plan alone. no_report:
+    no page.
     """
     from harness.cli.report import write_page
 
     if wall_limit_s is not None:
         e = replace(e, limits=replace(e.limits, wall_s=wall_limit_s))
     if dry_run:
-        print_foreign_plan(e, results, price=price, max_gpu_hours=max_gpu_hours)
+        print_foreign_plan(e, call.results, price=price, max_gpu_hours=call.max_gpu_hours)
         return
-    summary, planned, store = run_foreign(
-        e, results, where, max_parallel=max_parallel, max_gpu_hours=max_gpu_hours
-    )
+    summary, planned, store = run_foreign(e, call)
     stop_if_stopped(summary, e, planned, store)
     n_failed = tell_failed(summary, planned, store, quiet=False)
     n_done = len(planned) - n_failed
@@ -255,21 +238,21 @@ def run_experiment(
     else:
         print(f"{e.name}: everything is finished: {plural(n_done, 'run')}")
     if not no_report:
-        page = write_page([e.name], results)
+        page = write_page([e.name], call.results)
         say_answer(e.name, store)
         print(f"report: {page}")
     raise typer.Exit(1 if n_failed else 0)
 
 
-def print_foreign_scripts(e: "ForeignExperiment", results: Path, where: Where) -> None:
+def print_foreign_scripts(e: "ForeignExperiment", results: Path, place: Placement) -> None:
     """What would be sent to a queue for the runs that have no result."""
     from harness.foreign.plan import plan_foreign
     from harness.store.store import Store
 
     store = Store(results)
     missing = [run for run in plan_foreign(e) if not store.is_done(run.spec.run_id)]
-    asked = asked_of_scripts(where, e.name, 1)
-    for script in chosen_executor(where).scripts(missing, results, asked):
+    asked = asked_of_scripts(place, e.name, 1)
+    for script in chosen_executor(place).scripts(missing, results, asked):
         print(script)
 
 

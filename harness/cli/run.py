@@ -19,7 +19,7 @@ from harness.cli.parts import current_part
 from harness.cli.push import bring_in, sending
 from harness.cli.run_options import RunOptions
 from harness.cli.track import asked_trackers, track_beside
-from harness.cli.where import asked_of_executor, chosen_executor
+from harness.cli.where import ScriptCall, asked_of_executor, chosen_executor
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -143,12 +143,15 @@ def run_foreign_experiment(foreign: "ForeignExperiment", options: RunOptions) ->
     if options.print_script:
         print_foreign_scripts(foreign, options.results, options)
         return
-    run_experiment(
-        foreign,
-        options.results,
-        options,
+    call = ScriptCall(
+        place=options,
+        results=options.results,
         max_parallel=options.max_parallel or 1,
         max_gpu_hours=options.max_gpu_hours,
+    )
+    run_experiment(
+        foreign,
+        call,
         price=options.price,
         wall_limit_s=options.wall_limit,
         dry_run=options.dry_run,

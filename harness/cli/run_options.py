@@ -7,11 +7,11 @@ import typer
 
 from harness.cli.options import RESULTS, Exp, Results, SeedCount, Set, Trust
 from harness.cli.track import LogTo
-from harness.cli.where import Where
+from harness.cli.where import Placement
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(Where):
+class RunOptions(Placement):
     """What the user asks of `ablate run`."""
 
     experiment: Exp

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Where:
+class Placement:
     """What the user says of that, of whatever runs."""
 
     executor: Annotated[str, typer.Option(help=" or ".join(EXECUTORS))] = DEFAULT
@@ -62,7 +62,20 @@ class Where:
         return self.executor == DEFAULT
 
 
-def chosen_executor(where: Where) -> ExecutorRow:
+@dataclass(frozen=True, kw_only=True)
+class ScriptCall:
+    """How one call of the command line runs scripts."""
+
+    place: Placement
+    results: Path  # the results folder
+    max_parallel: int = 1  # a single run has its node of a cluster to itself: its time counts
+    max_gpu_hours: float | None = None  # nothing starts that may cost more; None allows any
+    warm: bool = False  # one that compiles kernels has a discarded run before its first on a node
+    quiet: bool = False  # standard output is for JSON
+    own_name: bool = False  # NameTakenError where other scripts have the name
+
+
+def chosen_executor(where: Placement) -> ExecutorRow:
     """The row of --executor; raises UserError for options that do not fit it or one another."""
     if where.executor not in EXECUTORS:
         raise UserError(f"--executor {where.executor}: must be {' or '.join(EXECUTORS)}")
@@ -79,7 +92,7 @@ def chosen_executor(where: Where) -> ExecutorRow:
     return chosen
 
 
-def asked_of_executor(where: Where) -> "ExecutorOptions":
+def asked_of_executor(where: Placement) -> "ExecutorOptions":
     """What an executor is asked for, whatever runs."""
     from harness.provenance.redact import redact
     from harness.runner.executor import ExecutorOptions

@@ -177,8 +177,10 @@ def check_versions(store: Store, spec: RunSpec) -> None:
     lock = interpreters.lock_of(ForeignTrainer.of_run(spec).environment)
     if lock.digest != spec.environment_digest:
         planned = read_json(store.root / "environments" / f"{spec.environment_digest}.json") or {}
-        words = interpreters.difference(planned, lock.versions)
-        raise UserError(f"its environment is another one here ({words}): install the same versions")
+        differs = interpreters.difference(planned, lock.versions)
+        raise UserError(
+            f"its environment is another one here ({differs}): install the same versions"
+        )
 
 
 def run_again(planned: PlannedRun, store: Store, again: Store) -> Summary:

@@ -9,7 +9,7 @@ from typing import Protocol
 from harness.run.spec import RESULT_STATUSES, PlannedRun, is_exclusive
 from harness.runner.limits import RunLimits
 from harness.runner.slurm.cluster import Cluster
-from harness.runner.trainers import OwnTrainer, Trainer
+from harness.runner.trainers import OwnTrainer, RunTrainer
 from harness.store.store import FAILED, Store
 
 STOPS = {
@@ -71,7 +71,7 @@ class ExecutorOptions:
 
     experiment: str = ""  # its name
     command: str = ""  # as the user gave it, for the environment.json of the runs
-    trainer: Trainer = field(default_factory=OwnTrainer)
+    trainer: RunTrainer = field(default_factory=OwnTrainer)
     limits: RunLimits = field(default_factory=RunLimits)
     max_parallel: int | None = None  # runs at a time; None: as many as fit
     warm: bool = True  # one process takes run after run; else each has a fresh one

@@ -40,7 +40,7 @@ class RunMaker(Protocol):
     def kill(self) -> None: ...
 
 
-class Trainer(Protocol):
+class RunTrainer(Protocol):
     """Somebody who makes runs; it is sent to the nodes that make them."""
 
     @property

@@ -31,7 +31,7 @@ from harness.runner.executor import (
 )
 from harness.runner.health import Finding, Health, tell_retired
 from harness.runner.limits import POLL_S
-from harness.runner.ray.files import Sender
+from harness.runner.ray.files import Carrier
 from harness.runner.ray.incoming import take_in
 from harness.runner.ray.nodes import connect, nodes_alive
 from harness.runner.ray.places import kinds_of_blocks, need_of, selector
@@ -73,8 +73,7 @@ class RayRunner:
         self.kept_off: set[str] = set()  # nodes that get no more of our runs
         self.summary = Summary()
         self.stop: str | None = None
-        paths = {path for planned in runs for path in options.trainer.data(planned.spec)}
-        self.sender = Sender(store.root, paths)
+        self.carrier = Carrier(store.root, options.trainer, [planned.spec for planned in runs])
         self.folder = store.root.resolve() / "experiments" / options.experiment
         self.mark = self.folder / f"ray-{uuid.uuid4().hex}.json"
 
@@ -96,7 +95,7 @@ class RayRunner:
             self.mark.unlink(missing_ok=True)
             for sent in self.sent.values():
                 sent.release()
-            self.sender.close()
+            self.carrier.close()
         self.summary.stopped = self.stop
         return self.summary
 
@@ -166,18 +165,18 @@ class RayRunner:
         self.sent[run_id] = send(self._order(planned), self.needs[run_id], labels, run_id)
 
     def _order(self, planned: PlannedRun) -> RayOrder:
-        root, trainer = self.store.root.resolve(), self.options.trainer
+        root, spec = self.store.root.resolve(), planned.spec
         return RayOrder(
             results=str(root),
             mark=str(self.mark.relative_to(root)),
             data=str(data_root().resolve()),
-            spec=planned.spec.to_mapping(),
+            spec=spec.to_mapping(),
             command=self.options.command,
-            trainer=trainer,
-            freight=self.sender.freight(trainer.kept(planned.spec), trainer.data(planned.spec)),
+            trainer=self.options.trainer,
+            freight=self.carrier.freight(spec),
             limits=self.options.limits,
             warm=self.options.warm,
-            n_per_node=planned.spec.world_size // self.options.n_nodes,
+            n_per_node=spec.world_size // self.options.n_nodes,
             n_nodes=self.options.n_nodes,
         )
 

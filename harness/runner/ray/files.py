@@ -20,6 +20,8 @@ from harness.errors import UserError
 from harness.provenance.data import data_fingerprint, files_under
 from harness.run.digests import file_digest
 from harness.run.files import write_whole
+from harness.run.spec import RunSpec
+from harness.runner.trainers import RunTrainer
 
 PIECE = 1 << 25  # bytes
 CURE = "make room there, or name another folder in ABLATE_CACHE"
@@ -29,7 +31,7 @@ CURE = "make room there, or name another folder in ABLATE_CACHE"
 class Freight:
     """What a run reads beside the corpora, as its task is told of it."""
 
-    kept: Mapping[str, Any] = field(default_factory=dict)  # path in a results folder -> Ray's
+    kept: Mapping[str, object] = field(default_factory=dict)  # path in a results folder -> Ray's
     # reference to the content
     data: Mapping[str, str] = field(default_factory=dict)  # path -> data_fingerprint
     server: Any = None  # who reads it on the machine of the call: a FileServer
@@ -72,13 +74,13 @@ class FileServer:
             return file.read(PIECE)
 
 
-class Sender:
+class Carrier:
     """What a call sends with its runs."""
 
-    def __init__(self, results: Path, paths: Iterable[str]) -> None:
-        """paths: of the data of all its runs."""
-        self.results = results
-        self.sent: dict[str, Any] = {}  # kept file -> Ray's reference
+    def __init__(self, results: Path, trainer: RunTrainer, runs: Iterable[RunSpec]) -> None:
+        self.results, self.trainer = results, trainer
+        paths = {path for spec in runs for path in trainer.data(spec)}
+        self.sent: dict[str, object] = {}  # kept file -> Ray's reference
         self.fingerprints = {path: data_fingerprint([Path(path)]) for path in paths}
         self.server: Any = None
         if self.fingerprints:
@@ -88,14 +90,15 @@ class Sender:
             server = ray.remote(FileServer).options(num_cpus=0, scheduling_strategy=here)
             self.server = server.remote(tuple(self.fingerprints))
 
-    def freight(self, kept: Iterable[str], data: Iterable[str]) -> Freight:
-        """What one of its runs reads. kept: files of the results folder. data: other paths."""
+    def freight(self, spec: RunSpec) -> Freight:
+        """What one of its runs reads."""
+        kept = self.trainer.kept(spec)
         for name in kept:
             if name not in self.sent:
                 self.sent[name] = ray.put((self.results / name).read_bytes())
         return Freight(
             kept={name: self.sent[name] for name in kept},
-            data={path: self.fingerprints[path] for path in data},
+            data={path: self.fingerprints[path] for path in self.trainer.data(spec)},
             server=self.server,
         )
 
@@ -113,8 +116,11 @@ def _brought(path: str, fingerprint: str, server: Any) -> Path:
         with lock(place):
             if not place.exists():
                 half = root / f".{uuid.uuid4().hex}"
-                for name, digest in ray.get(server.digests.remote(path)).items():
+                digests = ray.get(server.digests.remote(path))
+                for name, digest in digests.items():
                     _bring(path, name, digest, half / name, server)
+                if not digests:  # a folder that has no file
+                    half.mkdir()
                 half.rename(place)
     except OSError as error:
         raise UserError(f"{error.filename or root}: {error.strerror}: {CURE}") from None

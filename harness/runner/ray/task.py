@@ -29,7 +29,7 @@ from harness.runner.messages import WorkerEvent
 from harness.runner.process import Group, Invitation
 from harness.runner.ray.files import Freight
 from harness.runner.ray.incoming import packed
-from harness.runner.trainers import RunMaker, Trainer
+from harness.runner.trainers import RunMaker, RunTrainer
 from harness.store.claims import last_attempt, owner_of, read_owner, told_by_ranks
 from harness.store.store import Store
 
@@ -49,7 +49,7 @@ class RayOrder:
     data: str  # where the corpora are, for nodes that see it
     spec: Content
     command: str
-    trainer: Trainer
+    trainer: RunTrainer
     freight: Freight
     limits: RunLimits
     warm: bool  # the next task of the same process of Ray's has the worker again

@@ -30,7 +30,7 @@ from harness.runner.kernels import TurnToCompile, kernel_cache
 from harness.runner.limits import POLL_S, RunLimits
 from harness.runner.messages import WorkerEvent
 from harness.runner.process import Group, Invitation
-from harness.runner.trainers import RunMaker, Trainer
+from harness.runner.trainers import RunMaker, RunTrainer
 from harness.store.claims import last_attempt, told_by_ranks
 from harness.store.store import Store
 
@@ -101,7 +101,7 @@ class Job:
     results: str
     spec: Content
     command: str
-    trainer: Trainer
+    trainer: RunTrainer
     n_nodes: int
     limits: RunLimits
     folder: str  # of this experiment's jobs
