@@ -13,7 +13,7 @@ import typer
 from harness.cli.ab_name import NameTakenError, is_of_these
 from harness.cli.complete import say_answer
 from harness.cli.looks import refuse_seen_seeds
-from harness.cli.where import Placement, ScriptCall, asked_of_executor, chosen_executor
+from harness.cli.where import ScriptCall, asked_of_executor, chosen_executor
 from harness.errors import StoppedError, UserError
 from harness.run.document import Cells
 from harness.run.plural import plural
@@ -53,7 +53,7 @@ def run_foreign(
     progress = EndedRuns(len(planned) - len(missing), len(planned), store)
     mark = cancel_mark(results, e.name)
     options = replace(
-        asked_of_scripts(call.place, e.name, call.max_parallel),
+        asked_of_scripts(call, e.name),
         trainer=ScriptTrainer(limits=e.limits, warm_up=call.warm),
         cancelled=lambda: cancel_mark(results, e.name) != mark,
         on_end=progress.on_end,
@@ -71,10 +71,14 @@ def run_foreign(
     return summary, planned, store
 
 
-def asked_of_scripts(place: Placement, name: str, max_parallel: int) -> "ExecutorOptions":
-    """What an executor is asked for of an experiment with foreign trainers."""
-    asked = asked_of_executor(place)
-    return replace(asked, experiment=name, max_parallel=max_parallel, alone=max_parallel == 1)
+def asked_of_scripts(call: ScriptCall, name: str) -> "ExecutorOptions":
+    """What an executor is asked for of the experiment of this name."""
+    return replace(
+        asked_of_executor(call.place),
+        experiment=name,
+        max_parallel=call.max_parallel,
+        alone=call.max_parallel == 1,
+    )
 
 
 def _keep_plan(
@@ -244,15 +248,15 @@ def run_experiment(
     raise typer.Exit(1 if n_failed else 0)
 
 
-def print_foreign_scripts(e: "ForeignExperiment", results: Path, place: Placement) -> None:
+def print_foreign_scripts(e: "ForeignExperiment", call: ScriptCall) -> None:
     """What would be sent to a queue for the runs that have no result."""
     from harness.foreign.plan import plan_foreign
     from harness.store.store import Store
 
-    store = Store(results)
+    store = Store(call.results)
     missing = [run for run in plan_foreign(e) if not store.is_done(run.spec.run_id)]
-    asked = asked_of_scripts(place, e.name, 1)
-    for script in chosen_executor(place).scripts(missing, results, asked):
+    asked = asked_of_scripts(call, e.name)
+    for script in chosen_executor(call.place).scripts(missing, call.results, asked):
         print(script)
 
 

@@ -140,15 +140,15 @@ def run_foreign_experiment(foreign: "ForeignExperiment", options: RunOptions) ->
     }
     way_out = "a script's run has one node, and a process of its own; `retries` stands in the file"
     refuse_for_foreign(ours_alone, way_out)
-    if options.print_script:
-        print_foreign_scripts(foreign, options.results, options)
-        return
     call = ScriptCall(
         place=options,
         results=options.results,
         max_parallel=options.max_parallel or 1,
         max_gpu_hours=options.max_gpu_hours,
     )
+    if options.print_script:
+        print_foreign_scripts(foreign, call)
+        return
     run_experiment(
         foreign,
         call,
