@@ -109,6 +109,12 @@ def through_runner(folder: Path, n: int, worker: str, *more: str) -> dict[str, f
     }  # fmt: skip
 
 
+def through_ray(folder: Path, n: int) -> dict[str, float]:
+    """n runs as tasks of a cluster that is started for them, whatever else runs here."""
+    os.environ["RAY_ADDRESS"] = "local"
+    return through_runner(folder, n, "warm", "--executor", "ray")
+
+
 def through_slurm(folder: Path, n: int) -> dict[str, float]:
     """n runs as jobs of a cluster on this machine, which was started before."""
     site = folder / "cluster.yaml"
@@ -272,7 +278,7 @@ def main() -> None:
     ways: dict[str, Callable[[Path, int], dict[str, float]]] = {
         "warm workers": lambda f, n: through_runner(f, n, "warm"),
         "fresh workers": lambda f, n: through_runner(f, n, "fresh"),
-        "ray": lambda f, n: through_runner(f, n, "warm", "--executor", "ray"),
+        "ray": through_ray,
         "slurm": through_slurm,
         "shell loop": through_shell,
         "hydra submitit_local": through_hydra,

@@ -6,6 +6,7 @@ actor (`Meeting`); Ray ends a task by an exception in its main thread, so the ru
 """
 
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -92,6 +93,8 @@ class Meeting:
 def run_order(order: RayOrder, meeting: Any = None) -> RayAnswer:
     """One run to its end. meeting: the actor, where the run has several nodes."""
     began = time.monotonic()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a `ray start` in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # by which Ray ends a task
     if Path(order.data).is_dir():
         os.environ[DATA] = order.data
     sees = (Path(order.results) / order.mark).is_file()

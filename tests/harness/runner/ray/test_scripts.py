@@ -97,7 +97,11 @@ def test_code_and_data_are_brought_to_nodes_that_see_neither(
 def test_ctrl_c_and_cancel_end_the_scripts_and_the_same_call_goes_on(
     cluster: RayCluster, tmp_path: Path
 ) -> None:
+    before = signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # as `ray start` in a background job has it
     cluster.add()
+    signal.signal(signal.SIGINT, before)
     scripts = Scripts(tmp_path)
     scripts.hold()
     first = scripts.start(*on(cluster))
@@ -105,6 +109,7 @@ def test_ctrl_c_and_cancel_end_the_scripts_and_the_same_call_goes_on(
     first.send_signal(signal.SIGINT)
     assert "interrupted: 0 of 4 runs are done" in ended_err(first, 130)
     assert not psutil.pid_exists(pid)
+    assert [["interrupted"]] == [end for end in scripts.ends() if end]  # and so noted
     second = scripts.start(*on(cluster, "--max-parallel", "2"))
     scripts.at(3)
     assert "stopped" in ended(scripts.call("cancel", NAME), 0)
