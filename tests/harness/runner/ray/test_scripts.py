@@ -109,7 +109,7 @@ def test_ctrl_c_and_cancel_end_the_scripts_and_the_same_call_goes_on(
     first.send_signal(signal.SIGINT)
     assert "interrupted: 0 of 4 runs are done" in ended_err(first, 130)
     assert not psutil.pid_exists(pid)
-    assert [["interrupted"]] == [end for end in scripts.ends() if end]  # and so noted
+    assert [end for end in scripts.ends() if end] == [["interrupted"]]  # and so noted
     second = scripts.start(*on(cluster, "--max-parallel", "2"))
     scripts.at(3)
     assert "stopped" in ended(scripts.call("cancel", NAME), 0)
