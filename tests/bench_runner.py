@@ -1,8 +1,9 @@
 """`make bench-runner`: what a run costs beside its training, through this runner and through three other ways to start runs.
 
-The same one-step runs, one after the other on one processor, in this order: warm workers, fresh workers, tasks of Ray (where it is installed), a bare shell loop, and
-hydra's submitit launcher with its local executor (installed into a virtual environment of its own). Overhead = (wall of all runs
-- their training and validation clocks) / runs; start-up is all of it that passes before the first run ends. Processor time
+The same runs, of one step (--steps), one after the other on one processor, in this order: warm workers, fresh workers, tasks of Ray (where it is installed), jobs of
+Slurm (where that is installed: a cluster of two nodes on this machine), a bare shell loop, and hydra's submitit launcher with its local executor (installed into a
+virtual environment of its own). Overhead = (wall of all runs
+- their training and validation clocks) / runs; start-up is all of it that passes before the first run ends. Share: the part of the wall that was training or validation, which is the share of the node's time. Processor time
 stands beside it: of all processes, training included, which is the same for all. With --many N it also times `status` and a call
 that finds nothing to do on N finished runs.
 """
@@ -11,6 +12,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,7 +33,7 @@ question: What does a run cost beside its training?
 base: r07
 scale: tiny
 set: {{model.n_layer: 2, data.seq_len: 64, data.micro_tokens: 512, data.batch_tokens: 512, data.ranks: 1,
-      data.val_tokens: 512, data.order: shuffled, schedule.steps: 1, data.first_batch_twice: false, optim.muon_comm: redundant,
+      data.val_tokens: 512, data.order: shuffled, schedule.steps: {steps}, data.first_batch_twice: false, optim.muon_comm: redundant,
       system.checkpoint: none}}
 changes: {{untied_head: r08.untied_head}}
 seeds: {seeds}
@@ -83,8 +85,7 @@ def ablate(*arguments: str) -> list[str]:
 def through_runner(folder: Path, n: int, worker: str, *more: str) -> dict[str, float]:
     """n runs by `ablate run`, one at a time. more: options of it."""
     file = folder / "bench.yaml"
-    file.write_text(EXPERIMENT.format(seeds=n // 2))
-    results = folder / "-".join([worker, *more])
+    results = folder / "-".join([worker, *more[:2]])
     options = ["--worker", worker, "--max-parallel", "1", "--no-report", "--results", str(results)]
     options += more
     began = time.time()
@@ -106,6 +107,26 @@ def through_runner(folder: Path, n: int, worker: str, *more: str) -> dict[str, f
         **took, "clocks_s": clocks, "start_s": start_s, "import_s": imports,
         **{f"middle_{k}": v for k, v in middle.items() if k != "import_s"},
     }  # fmt: skip
+
+
+def through_ray(folder: Path, n: int) -> dict[str, float]:
+    """n runs as tasks of a cluster that is started for them, whatever else runs here."""
+    os.environ["RAY_ADDRESS"] = "local"
+    return through_runner(folder, n, "warm", "--executor", "ray")
+
+
+def through_slurm(folder: Path, n: int) -> dict[str, float]:
+    """n runs as jobs of a cluster on this machine, which was started before."""
+    site = folder / "cluster.yaml"
+    site.write_text('device: cpu\nmem: 1000M\ntime: "1:00:00"\n')
+    up, down = (str(ROOT / "tests" / "slurm" / f"{name}.sh") for name in ("up", "down"))
+    place = folder / "slurm"
+    try:
+        call([up, str(place)])
+        os.environ["SLURM_CONF"] = str(place / "slurm.conf")
+        return through_runner(folder, n, "warm", "--executor", "slurm", "--cluster", str(site))
+    finally:
+        call([down, str(place)])
 
 
 def datetime_s(text: str) -> float:
@@ -188,7 +209,7 @@ def many(folder: Path, n: int) -> dict[str, float]:
     """Wall and processor seconds of `ablate status EXP` and of two calls with nothing to do on n finished runs, copies of the
     warm runner's: the first reads every result, as the first call on a copied folder does."""
     file, results = folder / "many.yaml", folder / "many"
-    text = EXPERIMENT.format(seeds=n // 10).replace("name: bench", "name: many")
+    text = EXPERIMENT.format(seeds=n // 10, steps=1).replace("name: bench", "name: many")
     file.write_text(text + "budgets: [1, 2, 3, 4, 5]\n")
     from harness.experiment.experiment import load_experiment
     from harness.experiment.plan import plan_runs
@@ -251,20 +272,26 @@ def main() -> None:
         default=0,
         help="finished runs to look at (10000 in `make bench-runner`)",
     )
+    parser.add_argument("--steps", type=int, default=1, help="of a run (1)")
     parser.add_argument("--only", nargs="*", help="which ways")
     options = parser.parse_args()
     ways: dict[str, Callable[[Path, int], dict[str, float]]] = {
         "warm workers": lambda f, n: through_runner(f, n, "warm"),
         "fresh workers": lambda f, n: through_runner(f, n, "fresh"),
-        "ray": lambda f, n: through_runner(f, n, "warm", "--executor", "ray"),
+        "ray": through_ray,
+        "slurm": through_slurm,
         "shell loop": through_shell,
         "hydra submitit_local": through_hydra,
     }
     with tempfile.TemporaryDirectory() as place:
         folder, rows = Path(place), {}
         (folder / "bare.py").write_text(BARE)
+        text = EXPERIMENT.format(seeds=options.n // 2, steps=options.steps)
+        (folder / "bench.yaml").write_text(text)
         for name, way in ways.items():
             if name == "ray" and find_spec("ray") is None:
+                continue
+            if name == "slurm" and shutil.which("slurmctld") is None:
                 continue
             if options.only and name.split()[0] not in options.only and name != "warm workers":
                 continue
@@ -273,6 +300,7 @@ def main() -> None:
             took["overhead_after_start_ms"] = (
                 1000 * (took["wall_s"] - took["clocks_s"] - took["start_s"]) / options.n
             )
+            took["share"] = took["clocks_s"] / took["wall_s"]
             took["processor_ms"] = 1000 * took["processor_s"] / options.n
             words = ", ".join(f"{k} {v:.2f}" for k, v in took.items())
             print(

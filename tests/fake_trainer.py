@@ -259,12 +259,14 @@ def main() -> None:
     import harness.__main__
     import harness.runner.execute
     import harness.runner.executor
+    import harness.runner.limits
     import harness.runner.slurm.executor
+    import harness.runner.trainers
 
     if "FAKE_SILENCE_S" in os.environ:
         silence = float(os.environ["FAKE_SILENCE_S"])
-        harness.runner.executor.RunLimits = partial(
-            harness.runner.executor.RunLimits, silence_s=silence
+        harness.runner.limits.RunLimits = partial(
+            harness.runner.limits.RunLimits, silence_s=silence
         )  # type: ignore[misc]
     if (
         "FAKE_STILL_UNTIL" in os.environ
@@ -275,7 +277,8 @@ def main() -> None:
         harness.runner.execute.time = clock_from(lambda: len(list(marks.glob("at *"))) >= n)  # type: ignore[assignment]
     if "FAKE_POLL_S" in os.environ:
         harness.runner.slurm.executor.QUEUE_LOOK_S = float(os.environ["FAKE_POLL_S"])
-    trainer = f"fake_trainer:{os.environ.get('FAKE_TRAINER', 'train')}"
+    function = f"fake_trainer:{os.environ.get('FAKE_TRAINER', 'train')}"
+    trainer = harness.runner.trainers.OwnTrainer(function=function)
     options = partial(harness.runner.executor.ExecutorOptions, trainer=trainer)
     harness.runner.executor.ExecutorOptions = options  # type: ignore[misc]
     harness.__main__.main(sys.argv[1:])

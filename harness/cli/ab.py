@@ -14,6 +14,7 @@ from harness.cli.ab_table import judge_scripts, print_verdict, verdict_mapping
 from harness.cli.ab_until import EXIT, Until, print_decision
 from harness.cli.command import takes
 from harness.cli.foreign import run_foreign, stop_if_stopped, tell_failed
+from harness.cli.push import bring_in, sending
 from harness.cli.table import print_json
 from harness.cli.track import asked_trackers, track_beside
 from harness.errors import UserError
@@ -37,9 +38,11 @@ HELP = (
 def ab(options: AbOptions) -> None:
     """Check, run what is missing, judge, print; exits with 1 where that is no pass."""
     check_options(options)
+    bring_in(options.push, options.results, pull=options.pull, quiet=options.json)
     if options.until is not None:
         judge_until(options)
-    experiment, summary, planned, store = run_blocks(options)
+    with sending(options.push, options.results, quiet=options.json):
+        experiment, summary, planned, store = run_blocks(options)
     verdict, outcome = judge_scripts(
         experiment, options.results, options.target, no_report=options.no_report
     )
@@ -73,15 +76,7 @@ def _run_blocks(
     experiment = with_blocks(experiment, options.results, n=n, fresh=options.fresh)
     trackers = asked_trackers(options.log_to)
     track_beside(trackers, experiment.name, options.results, quiet=options.json)
-    summary, planned, store = run_foreign(
-        experiment,
-        options.results,
-        max_parallel=options.max_parallel,
-        max_gpu_hours=options.max_gpu_hours,
-        warm=not options.no_warm_up,
-        quiet=options.json,
-        own_name=True,
-    )
+    summary, planned, store = run_foreign(experiment, options.call())
     stop_if_stopped(summary, experiment, planned, store)
     return experiment, summary, planned, store
 
@@ -92,7 +87,8 @@ def judge_until(options: AbOptions) -> NoReturn:
         raise UserError(f"--until {options.until}: judges one NEW, not {len(options.new)}: name it")
     until = Until.of(options, ab_experiment(options))
     try:
-        experiment, summary, planned, store = until.run()
+        with sending(options.push, options.results, quiet=options.json):
+            experiment, summary, planned, store = until.run()
     except NameTakenError:
         judge_until(options)
     verdict, outcomes = judge_scripts(

@@ -22,8 +22,8 @@ MAX_NAME = 100  # characters of an experiment's name
 def ab_experiment(options: AbOptions) -> "ForeignExperiment":
     """The experiment that compares the scripts; raises UserError where one is not to be had."""
     from harness.foreign.arm import make_arm
-    from harness.foreign.collect import data_fingerprint
     from harness.foreign.experiment import ForeignExperiment
+    from harness.provenance.data import data_fingerprint
     from harness.run.foreign import TrainerLimits
     from harness.run.plan import Target
 

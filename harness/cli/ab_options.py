@@ -8,11 +8,12 @@ import typer
 
 from harness.cli.options import RESULTS, Json, Results
 from harness.cli.track import LogTo, asked_trackers
+from harness.cli.where import Placement, ScriptCall, chosen_executor
 from harness.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
-class AbOptions:
+class AbOptions(Placement):
     """The options of `ablate ab`, as they are typed."""
 
     old: Annotated[
@@ -163,12 +164,24 @@ class AbOptions:
     results: Results = RESULTS
     json: Json = False
 
+    def call(self) -> ScriptCall:
+        return ScriptCall(
+            place=self,
+            results=self.results,
+            max_parallel=self.max_parallel,
+            max_gpu_hours=self.max_gpu_hours,
+            warm=not self.no_warm_up,
+            quiet=self.json,
+            own_name=True,
+        )
+
 
 def check_options(options: AbOptions) -> None:
     """Raises UserError for an option that can be seen to be wrong by itself."""
     from harness.cli.compare import check_word
     from harness.experiment.keys import check_name
 
+    chosen_executor(options)
     if options.n is not None:
         _check_least("-n", options.n, 1)
     _check_until(options)
@@ -202,6 +215,10 @@ def _check_until(options: AbOptions) -> None:
         if options.until is None:
             raise UserError("--stream: needs --until decided, whose evidence holds in a stream")
         check_name(options.stream, "--stream")
+    if options.pool and not options.is_here:
+        raise UserError(
+            "--pool: borrows from runs on nodes like this one: leave it out, or --executor"
+        )
     if options.pool and options.fresh:
         raise UserError("--pool and --fresh: name one of them; --fresh borrows nothing")
     if options.margin is not None:

@@ -45,16 +45,7 @@ def where_fresh_agree(
     if not e.borrowed:
         return e, ()
     first = with_blocks(e, options.results, n=n)
-    summary, planned, store = run_foreign(
-        first,
-        options.results,
-        n_blocks=FRESH,
-        max_parallel=options.max_parallel,
-        max_gpu_hours=options.max_gpu_hours,
-        warm=not options.no_warm_up,
-        quiet=options.json,
-        own_name=True,
-    )
+    summary, planned, store = run_foreign(first, options.call(), n_blocks=FRESH)
     stop_if_stopped(summary, first, planned, store)
     name, pool = e.baseline.name, _pool(e, options)
     p = _p_of_drift(pool, [run for run in planned if run.arm == name], options)

@@ -154,15 +154,7 @@ class Until:
         self._begin(e)
         track_beside(asked_trackers(options.log_to), e.name, results, quiet=options.json)
         while True:
-            summary, planned, store = run_foreign(
-                e,
-                results,
-                max_parallel=options.max_parallel,
-                max_gpu_hours=options.max_gpu_hours,
-                warm=not options.no_warm_up,
-                quiet=options.json,
-                own_name=True,
-            )
+            summary, planned, store = run_foreign(e, options.call())
             stop_if_stopped(summary, e, planned, store)
             self.made.update(summary.statuses)
             more = self._more(e, planned, store)

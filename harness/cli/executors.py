@@ -11,6 +11,7 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from harness.run.spec import PlannedRun
     from harness.runner.executor import Executor, ExecutorOptions
+    from harness.runner.trainers import RunTrainer
     from harness.store.store import Store
 
 
@@ -33,7 +34,6 @@ class ExecutorRow:
     """An executor as the commands know it."""
 
     make: "Callable[[Sequence[PlannedRun], Store, ExecutorOptions], Executor]"
-    by_name: bool = True  # --executor may name it; else the experiment's trainers ask for it
     options: tuple[str, ...] = ()  # of `ablate run`, for it alone
     device: "Callable[[ExecutorOptions], str | None]" = (
         this_machine  # that it plans for; None: ours
@@ -56,21 +56,18 @@ def make_local(
             "the runs are planned on cuda, and this node shows no GPU: see why `nvidia-smi -L` "
             "lists none, or plan them on the CPU with --set device=cpu"
         )
-    check_data(runs)
+    check_data(runs, options.trainer)
     return Runner(runs, store, node, options)
 
 
-def check_data(runs: "Sequence[PlannedRun]") -> None:
+def check_data(runs: "Sequence[PlannedRun]", trainer: "RunTrainer") -> None:
     """Raises UserError where a corpus of the runs is not what it says; on this node, once."""
     from harness.corpora.index import open_corpus
     from harness.corpora.verify import verify
 
     names: dict[str, None] = {}
     for planned in runs:
-        names[planned.spec.data_name] = None
-        heldout = planned.spec.config["data"]["heldout"]
-        if heldout:
-            names[heldout] = None
+        names |= dict.fromkeys(trainer.corpora(planned.spec))
     for name in names:
 
         def say(progress: str, name: str = name) -> None:
@@ -104,7 +101,7 @@ def scripts_for_slurm(
     from harness.runner.slurm.send import script_of
 
     folder = jobs_folder(results.resolve(), options.experiment)
-    return [script_of(array, folder, options) for array in arrays_of(runs)]
+    return [script_of(array, folder, options) for array in arrays_of(runs, options)]
 
 
 def device_of_cluster(options: "ExecutorOptions") -> str | None:
@@ -115,24 +112,6 @@ def cancel_slurm(results: Path, experiment: str) -> int:
     from harness.runner.slurm.sent import cancel_experiment
 
     return cancel_experiment(results, experiment)
-
-
-def make_foreign(
-    runs: "Sequence[PlannedRun]", store: "Store", options: "ExecutorOptions"
-) -> "Executor":
-    from harness.foreign.runner import ForeignRunner, make_slots
-    from harness.run.foreign import TrainerLimits
-
-    gpus_per_run = runs[0].spec.config["trainer"]["gpus"]
-    slots = make_slots(gpus_per_run, min(options.max_parallel or 1, len(runs)))
-    allowed = options.limits
-    limits = TrainerLimits(
-        wall_s=allowed.wall_s,
-        silence_s=allowed.silence_s,
-        retries=allowed.failure_retries,
-        output_mib=allowed.output_mib,
-    )
-    return ForeignRunner(runs, store, slots, limits=limits, on_end=options.on_end)
 
 
 def make_ray(
@@ -176,7 +155,6 @@ EXECUTORS = {
         device=device_of_ray,
         device_is_firm=False,
     ),
-    "foreign": ExecutorRow(make=make_foreign, by_name=False),
 }
 DEFAULT = "local"
 

@@ -3,6 +3,8 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ import typer
 from harness.cli.ab_name import NameTakenError, is_of_these
 from harness.cli.complete import say_answer
 from harness.cli.looks import refuse_seen_seeds
+from harness.cli.where import ScriptCall, asked_of_executor, chosen_executor
 from harness.errors import StoppedError, UserError
 from harness.run.document import Cells
 from harness.run.plural import plural
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from harness.foreign.experiment import ForeignExperiment
     from harness.run.plan import Plan
     from harness.run.spec import PlannedRun
-    from harness.runner.executor import RunEnded, RunLimits, Summary
+    from harness.runner.executor import ExecutorOptions, RunEnded, Summary
     from harness.store.store import Store
 
 
@@ -27,53 +30,55 @@ JUDGED = ("val_loss", "train_time_s")  # by the scripts' own account
 
 
 def run_foreign(
-    e: "ForeignExperiment",
-    results: Path,
-    *,
-    max_parallel: int = 1,
-    max_gpu_hours: float | None = None,
-    n_blocks: int | None = None,
-    warm: bool = False,
-    quiet: bool = False,
-    own_name: bool = False,
+    e: "ForeignExperiment", call: ScriptCall, *, n_blocks: int | None = None
 ) -> "tuple[Summary, list[PlannedRun], Store]":
     """Run what is missing, in the order of the plan; called again it goes on.
 
-    Starts nothing that may cost more than allowed. n_blocks: of the first so many blocks alone.
-    warm: a script that compiles kernels has a run before its first here, which nothing keeps.
-    quiet: standard output is for JSON. results: the results folder. max_parallel: runs at a time.
-    max_gpu_hours: None allows any. own_name: NameTakenError where other scripts have the name.
+    n_blocks: of the first so many blocks alone.
     """
-    from harness.cli.executors import EXECUTORS
     from harness.experiment.cost import check_limit, estimate_foreign
     from harness.foreign.plan import plan_foreign
     from harness.foreign.present import with_steps
-    from harness.runner.executor import ExecutorOptions, Summary
-    from harness.store.plans import read_plan, save_plan
+    from harness.foreign.runner import ScriptTrainer, check_gpus
+    from harness.runner.executor import Summary
+    from harness.store.plans import cancel_mark, read_plan, save_plan
 
-    planned = plan_foreign(e)
-    check_limit(estimate_foreign(planned, results, wall_limit_s=e.limits.wall_s), max_gpu_hours)
-    store, planned = _keep_plan(e, planned, results, own_name=own_name)
+    results, planned = call.results, plan_foreign(e)
+    cost = estimate_foreign(planned, results, wall_limit_s=e.limits.wall_s)
+    check_limit(cost, call.max_gpu_hours)
+    store, planned = _keep_plan(e, planned, results, own_name=call.own_name)
     missing = _missing([run for run in planned if n_blocks is None or run.block < n_blocks], store)
     if not missing:
         return Summary(), planned, store
-    progress = EndedRuns(len(planned) - len(missing), len(planned), quiet)
-    if warm:
-        from harness.foreign.warm_up import warm_up
-
-        stopped = warm_up(e, planned, store, progress.say)
-        if stopped:
-            return Summary(stopped=stopped), planned, store
-    options = ExecutorOptions(
-        limits=_run_limits(e), max_parallel=max_parallel, on_end=progress.on_end
+    progress = EndedRuns(len(planned) - len(missing), len(planned), store)
+    mark = cancel_mark(results, e.name)
+    options = replace(
+        asked_of_scripts(call, e.name),
+        trainer=ScriptTrainer(limits=e.limits, warm_up=call.warm),
+        cancelled=lambda: cancel_mark(results, e.name) != mark,
+        on_end=progress.on_end,
     )
-    executor = EXECUTORS["foreign"].make(missing, store, options)
-    progress.say(f"{len(missing)} of {len(planned)} runs to do, {executor.at_once()} at a time")
-    summary = executor.run()
+    if call.place.is_here:
+        check_gpus(missing[0].spec)
+    with redirect_stdout(sys.stderr if call.quiet else sys.stdout):
+        executor = chosen_executor(call.place).make(missing, store, options)
+        at_once = executor.at_once()
+        print(f"{len(missing)} of {len(planned)} runs to do, {at_once} at a time", flush=True)
+        summary = executor.run()
     saved = read_plan(results, e.name)
     if saved is not None:
         save_plan(results, with_steps(results, saved))
     return summary, planned, store
+
+
+def asked_of_scripts(call: ScriptCall, name: str) -> "ExecutorOptions":
+    """What an executor is asked for of the experiment of this name."""
+    return replace(
+        asked_of_executor(call.place),
+        experiment=name,
+        max_parallel=call.max_parallel,
+        alone=call.max_parallel == 1,
+    )
 
 
 def _keep_plan(
@@ -122,17 +127,6 @@ def _before(e: "ForeignExperiment", results: Path) -> "Plan | None":
     return before
 
 
-def _run_limits(e: "ForeignExperiment") -> "RunLimits":
-    from harness.runner.executor import RunLimits
-
-    return RunLimits(
-        wall_s=e.limits.wall_s,
-        silence_s=e.limits.silence_s,
-        output_mib=e.limits.output_mib,
-        failure_retries=e.limits.retries,
-    )
-
-
 def _command(e: "ForeignExperiment", before: "Plan | None", planned: "list[PlannedRun]") -> str:
     """The commands that make this experiment.
 
@@ -161,31 +155,31 @@ def _missing(planned: "list[PlannedRun]", store: "Store") -> "list[PlannedRun]":
 
 
 class EndedRuns:
-    """One line as each run ends; on standard error where standard output is for JSON."""
+    """One line as each run ends."""
 
-    def __init__(self, n_done: int, n_all: int, quiet: bool) -> None:
+    def __init__(self, n_done: int, n_all: int, store: "Store") -> None:
         self.n_done = n_done
         self.n_all = n_all
-        self.file = sys.stderr if quiet else sys.stdout
-
-    def say(self, line: str) -> None:
-        print(line, file=self.file, flush=True)
+        self.store = store
 
     def on_end(self, ended: "RunEnded") -> None:
-        """Say how a run ended."""
+        """Say how a run ended, and what its result measured."""
+        from harness.run.results import read_result
+
         run = ended.run
-        if ended.status in ("finished", "diverged"):
-            self.n_done += 1
+        result = read_result(self.store.directory(run.spec.run_id))
+        self.n_done += result is not None
         line = f"[{self.n_done}/{self.n_all}] {run.arm}, block {run.block + 1}: {ended.status}"
-        for metric, number in ended.own.items():
-            line += f" {metric} {number:.5g}"
-        for metric in JUDGED:
-            value = getattr(ended, metric)
-            if value is not None:
-                line += f" {metric} {value:.4f}"
+        if result is not None:
+            for metric, number in (result.own or {}).items():
+                line += f" {metric} {number:.5g}"
+            for metric in JUDGED:
+                value = getattr(result, metric)
+                if value is not None:
+                    line += f" {metric} {value:.4f}"
         if ended.reason:
             line += f": {ended.reason}"
-        self.say(line)
+        print(line, flush=True)
 
 
 def stop_if_stopped(
@@ -220,10 +214,8 @@ def tell_failed(
 
 def run_experiment(
     e: "ForeignExperiment",
-    results: Path,
+    call: ScriptCall,
     *,
-    max_parallel: int,
-    max_gpu_hours: float | None,
     price: float | None,
     wall_limit_s: float | None,
     dry_run: bool,
@@ -231,21 +223,17 @@ def run_experiment(
 ) -> None:
     """`ablate run` of such an experiment: what is missing, the report, the exit code.
 
-    results: the results folder. max_parallel: runs at a time. max_gpu_hours, price of an hour,
-    wall_limit_s: what it may cost; None allows any. dry_run: the plan alone. no_report: no page.
+    price: of an hour. wall_limit_s: of a run; None allows any. dry_run: the plan alone. no_report:
+    no page.
     """
-    from dataclasses import replace
-
     from harness.cli.report import write_page
 
     if wall_limit_s is not None:
         e = replace(e, limits=replace(e.limits, wall_s=wall_limit_s))
     if dry_run:
-        print_foreign_plan(e, results, price=price, max_gpu_hours=max_gpu_hours)
+        print_foreign_plan(e, call.results, price=price, max_gpu_hours=call.max_gpu_hours)
         return
-    summary, planned, store = run_foreign(
-        e, results, max_parallel=max_parallel, max_gpu_hours=max_gpu_hours
-    )
+    summary, planned, store = run_foreign(e, call)
     stop_if_stopped(summary, e, planned, store)
     n_failed = tell_failed(summary, planned, store, quiet=False)
     n_done = len(planned) - n_failed
@@ -254,10 +242,22 @@ def run_experiment(
     else:
         print(f"{e.name}: everything is finished: {plural(n_done, 'run')}")
     if not no_report:
-        page = write_page([e.name], results)
+        page = write_page([e.name], call.results)
         say_answer(e.name, store)
         print(f"report: {page}")
     raise typer.Exit(1 if n_failed else 0)
+
+
+def print_foreign_scripts(e: "ForeignExperiment", call: ScriptCall) -> None:
+    """What would be sent to a queue for the runs that have no result."""
+    from harness.foreign.plan import plan_foreign
+    from harness.store.store import Store
+
+    store = Store(call.results)
+    missing = [run for run in plan_foreign(e) if not store.is_done(run.spec.run_id)]
+    asked = asked_of_scripts(call, e.name)
+    for script in chosen_executor(call.place).scripts(missing, call.results, asked):
+        print(script)
 
 
 def print_foreign_plan(

@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -87,10 +87,11 @@ def _command(name: str, results: Path) -> str:
     return f"`{shlex.join(command)}` sends them"
 
 
-def bring_in(name: str | None, results: Path, *, pull: bool) -> None:
+def bring_in(name: str | None, results: Path, *, pull: bool, quiet: bool = False) -> None:
     """See that a place can be written, and bring in what it has if that is asked.
 
-    Raises UserError where it cannot. name: of the place, None where nothing is sent.
+    Raises UserError where it cannot. name: of the place, None where nothing is sent. quiet:
+    standard output is for JSON.
     """
     from harness.push.place import opened
     from harness.store.store import Store
@@ -101,9 +102,10 @@ def bring_in(name: str | None, results: Path, *, pull: bool) -> None:
     if not pull:
         return
     brought = bring(name, Store.create(results), mend=True)
-    print(f"{_shown(name)}: {plural(len(brought.copied), 'run')} brought in", flush=True)
+    file = sys.stderr if quiet else sys.stdout
+    print(f"{_shown(name)}: {plural(len(brought.copied), 'run')} brought in", file=file, flush=True)
     for problem in brought.problems:
-        print(f"left where it is: {visible(problem)}", flush=True)
+        print(f"left where it is: {visible(problem)}", file=file, flush=True)
 
 
 def bring(name: str, store: "Store", *, mend: bool = False) -> "Merged":
@@ -121,10 +123,10 @@ def bring(name: str, store: "Store", *, mend: bool = False) -> "Merged":
 
 
 @contextmanager
-def sending(name: str | None, results: Path) -> Iterator[None]:
+def sending(name: str | None, results: Path, *, quiet: bool = False) -> Iterator[None]:
     """Send finished runs meanwhile, in a process that no run waits for; say at the end what is not.
 
-    name: of the place, None where nothing is sent.
+    name: of the place, None where nothing is sent. quiet: standard output is for JSON.
     """
     if name is None:
         yield
@@ -138,11 +140,14 @@ def sending(name: str | None, results: Path) -> Iterator[None]:
         text=True,
         start_new_session=True,
     )
-    print(f"finished runs are sent to {_shown(name)}", flush=True)
+    file = sys.stderr if quiet else sys.stdout
+    print(f"finished runs are sent to {_shown(name)}", file=file, flush=True)
     try:
         yield
     finally:
-        print(_last_words(process, name) or f"sending ended: {_command(name, results)}", flush=True)
+        with redirect_stdout(file):
+            said = _last_words(process, name) or f"sending ended: {_command(name, results)}"
+            print(said, flush=True)
 
 
 def _last_words(process: "subprocess.Popen[str]", name: str) -> str:

@@ -1,8 +1,6 @@
 """Running what is missing of an experiment, part after part, and saying how it stands."""
 
 import gc
-import shlex
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +10,8 @@ from harness.cli.adaptive import next_part
 from harness.cli.command import takes
 from harness.cli.complete import complete, finish
 from harness.cli.devices import refuse_other_device, sets_device
-from harness.cli.executors import DEFAULT, EXECUTORS, ExecutorRow
-from harness.cli.foreign import run_experiment
+from harness.cli.executors import ExecutorRow
+from harness.cli.foreign import print_foreign_scripts, run_experiment
 from harness.cli.looks import refuse_seen_seeds
 from harness.cli.lookup import read_experiment, read_foreign, refuse_for_foreign
 from harness.cli.margin import margin_note
@@ -21,6 +19,7 @@ from harness.cli.parts import current_part
 from harness.cli.push import bring_in, sending
 from harness.cli.run_options import RunOptions
 from harness.cli.track import asked_trackers, track_beside
+from harness.cli.where import ScriptCall, asked_of_executor, chosen_executor
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,6 +53,7 @@ def run_until_done(options: RunOptions) -> None:
     """Run what is missing, part after part, until none follows; exits with how it went."""
     gc.set_threshold(100_000, 50)  # a plan of ten thousand runs stays: looking through it is vain
     executor = chosen_executor(options)
+    check_options(options)
     trackers = asked_trackers(options.log_to)
     if not (options.dry_run or options.print_script):
         bring_in(options.push, options.results, pull=options.pull)
@@ -66,14 +66,14 @@ def run_until_done(options: RunOptions) -> None:
         trust=options.trust,
     )
     if foreign is not None:
-        if options.dry_run:
+        if options.dry_run or options.print_script:
             run_foreign_experiment(foreign, options)
             return
         track_beside(trackers, foreign.name, options.results)
         with sending(options.push, options.results):
             run_foreign_experiment(foreign, options)
         return
-    asked = asked_of_executor(options)
+    asked = asked_of_own(options)
     device = None
     if executor.device_is_firm or not sets_device(options.settings):
         device = executor.device(asked)
@@ -122,53 +122,36 @@ def run_parts(
     finish(name, part.runs, store, summary, report=not options.no_report)
 
 
-def chosen_executor(options: RunOptions) -> ExecutorRow:
-    """The row of --executor; raises UserError for options that do not fit it or one another."""
-    named = [name for name, row in EXECUTORS.items() if row.by_name]
-    if options.executor not in named:
-        raise UserError(f"--executor {options.executor}: must be {' or '.join(named)}")
-    chosen = EXECUTORS[options.executor]
-    given = []
-    if options.cluster is not None:
-        given.append("--cluster")
-    if options.address is not None:
-        given.append("--address")
-    if options.nodes_per_run > 1:
-        given.append("--nodes-per-run")
-    if options.print_script:
-        given.append("--print-script")
-    for name in named:
-        meant_for = EXECUTORS[name].options
-        for option in given:
-            if option in meant_for and option not in chosen.options:
-                raise UserError(
-                    f"{' and '.join(meant_for)} are for --executor {name}: add that, "
-                    "or leave them out"
-                )
-    if options.pull and options.push is None:
-        raise UserError("--pull brings in what --push sends: say with --push DEST where that is")
+def check_options(options: RunOptions) -> None:
+    """Raises UserError for an option that can be seen to be wrong by itself."""
     if options.worker not in WORKERS:
         raise UserError(f"--worker {options.worker}: must be {' or '.join(WORKERS)}")
     for number in (options.gpus_per_run, options.max_parallel):
         if number is not None and number < 1:
             raise UserError("--gpus-per-run and --max-parallel must be at least 1")
-    return chosen
 
 
 def run_foreign_experiment(foreign: "ForeignExperiment", options: RunOptions) -> None:
     """What is missing of an experiment with foreign trainers, which take fewer options."""
     ours_alone = {
-        f"--executor {options.executor}": options.executor != DEFAULT,
+        "--nodes-per-run": options.nodes_per_run > 1,
         "--oom-retries": options.oom_retries,
         "--worker fresh": options.worker == "fresh",
     }
-    way_out = "a job of yours may call `ablate run` on its node; `retries` stands in the file"
+    way_out = "a script's run has one node, and a process of its own; `retries` stands in the file"
     refuse_for_foreign(ours_alone, way_out)
-    run_experiment(
-        foreign,
-        options.results,
+    call = ScriptCall(
+        place=options,
+        results=options.results,
         max_parallel=options.max_parallel or 1,
         max_gpu_hours=options.max_gpu_hours,
+    )
+    if options.print_script:
+        print_foreign_scripts(foreign, call)
+        return
+    run_experiment(
+        foreign,
+        call,
         price=options.price,
         wall_limit_s=options.wall_limit,
         dry_run=options.dry_run,
@@ -176,23 +159,16 @@ def run_foreign_experiment(foreign: "ForeignExperiment", options: RunOptions) ->
     )
 
 
-def asked_of_executor(options: RunOptions) -> "ExecutorOptions":
+def asked_of_own(options: RunOptions) -> "ExecutorOptions":
     """What every part's executor is asked for."""
-    from harness.provenance.redact import redact
-    from harness.runner.executor import ExecutorOptions, RunLimits
-    from harness.runner.slurm.cluster import read_cluster
+    from harness.runner.limits import RunLimits
 
-    cluster = None
-    if "--cluster" in EXECUTORS[options.executor].options:
-        cluster = read_cluster(options.cluster)
-    return ExecutorOptions(
-        command=redact(shlex.join(["ablate", *sys.argv[1:]])),
+    return replace(
+        asked_of_executor(options),
         limits=RunLimits(wall_s=options.wall_limit, oom_retries=options.oom_retries),
         max_parallel=options.max_parallel,
         warm=options.worker == "warm",
         n_nodes=options.nodes_per_run,
-        cluster=cluster,
-        address=options.address,
     )
 
 

@@ -1,39 +1,21 @@
 """What `ablate run` is asked for."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness.cli.executors import DEFAULT, EXECUTORS
 from harness.cli.options import RESULTS, Exp, Results, SeedCount, Set, Trust
 from harness.cli.track import LogTo
+from harness.cli.where import Placement
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunOptions(Placement):
     """What the user asks of `ablate run`."""
 
     experiment: Exp
     seeds: SeedCount = None
-    executor: Annotated[str, typer.Option(help=" or ".join(EXECUTORS))] = DEFAULT
-    cluster: Annotated[
-        Path | None,
-        typer.Option(
-            "--cluster",
-            metavar="FILE",
-            help="settings for --executor slurm; default: cluster.yaml here",
-        ),
-    ] = None
-    address: Annotated[
-        str | None,
-        typer.Option(
-            "--address",
-            help="of a Ray cluster, with --executor ray: auto, or HOST:PORT; "
-            "default: this machine's",
-        ),
-    ] = None
     gpus_per_run: Annotated[
         int | None,
         typer.Option("--gpus-per-run", help="processes of one run on each of its nodes"),
@@ -74,17 +56,6 @@ class RunOptions:
         None
     )
     log_to: LogTo = None
-    push: Annotated[
-        str | None,
-        typer.Option(
-            "--push",
-            metavar="DEST",
-            help="send every finished run there at once: a folder, HOST:FOLDER, a URL",
-        ),
-    ] = None
-    pull: Annotated[
-        bool, typer.Option("--pull", help="before planning bring in what --push's DEST has")
-    ] = False
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False
     print_script: Annotated[
         bool,
@@ -93,6 +64,14 @@ class RunOptions:
     no_report: Annotated[bool, typer.Option("--no-report")] = False
     trust: Trust = False
     results: Results = RESULTS
+
+    def for_some_executors(self) -> list[str]:
+        given = super().for_some_executors()
+        if self.nodes_per_run > 1:
+            given.append("--nodes-per-run")
+        if self.print_script:
+            given.append("--print-script")
+        return given
 
     @property
     def world_size(self) -> int | None:

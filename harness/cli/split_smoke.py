@@ -107,19 +107,18 @@ def _taker(folder: "Folder", options: SplitOptions) -> "StepTaker":
 
     from harness.foreign.command import ForeignTrainer, check_start
     from harness.foreign.experiment import read_trainer
-    from harness.foreign.runner import make_slots
     from harness.foreign.smoke_steps import SmokeLimits, StepTaker
-    from harness.node.slots import find_gpus
+    from harness.node.slots import Slot, find_cpus, find_gpus
     from harness.provenance.code import Code
 
     trainer = ForeignTrainer.of(read_trainer(folder.path / EXPERIMENT))
-    n_gpus = min(trainer.gpus, 1, len(find_gpus()) if trainer.gpus else 0)
+    gpus = tuple(find_gpus()[:1]) if trainer.gpus else ()
     trainer = replace(
         trainer,
         script=folder.script,
         command=options.smoke_command or trainer.command,
         env={**trainer.env, **_variables(options)},
-        gpus=n_gpus,
+        gpus=len(gpus),
     )
     modules = dict(folder.modules())
     files = {**modules, folder.script: folder.new.encode()}
@@ -130,7 +129,7 @@ def _taker(folder: "Folder", options: SplitOptions) -> "StepTaker":
     return StepTaker(
         trainer=trainer,
         modules=modules,
-        slot=make_slots(n_gpus, 1)[0],
+        slot=Slot(held=gpus, gpus=gpus, threads=find_cpus()),
         limits=SmokeLimits(wall_s=options.smoke_limit, memory_mib=memory),
     )
 

@@ -8,10 +8,9 @@ from pathlib import Path, PurePosixPath
 
 from harness.errors import UserError
 from harness.provenance.code import Code
-from harness.run.digests import file_digest, short_digest
+from harness.provenance.data import files_under
 
 MAX_FILE = 20_000_000  # bytes of one file of code: more is data, and data is linked
-MAX_HASHED = 1 << 20  # bytes of a file of data: of a larger one only the size is looked at
 
 
 # ---------------------------------------------------------------- where files come from
@@ -34,12 +33,6 @@ class Tree:
         """The files under a folder, or the file itself; none where there is neither."""
         files = [f for f in files_under(self.root / name) if "__pycache__" not in f.parts]
         return [os.path.relpath(file, self.root) for file in files]
-
-
-def files_under(path: Path) -> list[Path]:
-    """The files under a folder, sorted, or the file itself; none where there is neither."""
-    paths = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [p for p in paths if p.is_file()]
 
 
 # ---------------------------------------------------------------- which files belong to a script
@@ -114,19 +107,3 @@ def _modules(content: bytes, name: PurePosixPath) -> Iterator[str]:
             for alias in node.names:
                 if alias.name != "*":
                     yield f"{base}.{alias.name}"
-
-
-# ---------------------------------------------------------------- data
-
-
-def data_fingerprint(paths: Iterable[Path]) -> str:
-    """64 hex digits of the data that is linked.
-
-    Every file's name and size, and the content of small ones."""
-    described = []
-    for path in paths:
-        for file in files_under(path):
-            size = file.stat().st_size
-            content = file_digest(file) if size <= MAX_HASHED else None
-            described.append([os.path.relpath(file, path), size, content])
-    return short_digest(described) * 4

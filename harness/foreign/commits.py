@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.foreign.collect import Tree, files_under
+from harness.foreign.collect import Tree
 from harness.provenance.code import Code
+from harness.provenance.data import files_under
 from harness.provenance.git import git, run_git
 
 HEAD = re.compile(r"^(--- ([^\t\n]+)[^\n]*\n\+\+\+ ([^\t\n]+)[^\n]*\n@@)", re.MULTILINE)

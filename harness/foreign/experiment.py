@@ -18,11 +18,11 @@ from harness.experiment.file import ExperimentFile
 from harness.experiment.keys import PRIMARY, read_margin, read_name, read_seeds, read_target
 from harness.experiment.parents import read_parents
 from harness.foreign.arm import SCRIPT, ForeignArm, default_data, linked, make_arm
-from harness.foreign.collect import data_fingerprint
 from harness.foreign.command import COMMAND
 from harness.foreign.own_metrics import check_readings, read_metric
 from harness.foreign.parts import lengths_of, parts_of, script_of, sections, with_lengths
 from harness.provenance import interpreters
+from harness.provenance.data import data_fingerprint
 from harness.run.document import Content, Fields
 from harness.run.foreign import TrainerLimits, TrainerSpec
 from harness.run.plan import SeedsRule, Target

@@ -43,9 +43,14 @@ def _when_input_ends() -> None:
     os._exit(1)
 
 
+def _go_on(number: int, frame: object) -> None:
+    """A handler, unlike a signal that is ignored, is not handed on to the command."""
+
+
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the owner decides
+    signal.signal(signal.SIGTERM, _go_on)  # a cluster tells all: what we guard ends first
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:

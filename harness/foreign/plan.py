@@ -1,7 +1,9 @@
 """The runs of an experiment with foreign trainers, and what the results folder keeps of it."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from harness.errors import UserError
@@ -9,10 +11,10 @@ from harness.experiment.blocks import order_in_block
 from harness.experiment.keys import target_content
 from harness.experiment.record import with_history
 from harness.foreign.arm import ForeignArm, code_of, make_arm
-from harness.foreign.collect import data_fingerprint
 from harness.foreign.experiment import ForeignExperiment
 from harness.foreign.present import UNKNOWN_STEPS
 from harness.provenance.code import Code, read_code
+from harness.provenance.data import data_fingerprint
 from harness.provenance.interpreters import difference, lock_of
 from harness.run.document import Content
 from harness.run.foreign import TrainerLimits, TrainerSpec
@@ -201,9 +203,12 @@ def _decided(e: ForeignExperiment) -> Content:
 
 
 def keep_code(e: ForeignExperiment, store: Store) -> None:
-    """What the runs will unpack: code/<digest>.zip, patches applied."""
+    """What the runs will unpack: code/<digest>.zip, patches applied; the versions they meet."""
     for arm in e.arms:
         store.keep_once("code", arm.code.source.digest, ".zip", arm.code.zipped)
+        lock = lock_of(arm.written.environment)
+        content = json.dumps(dict(lock.versions), indent=1).encode()
+        store.keep_once("environments", lock.digest, ".json", partial(bytes, content))
 
 
 # ---------------------------------------------------------------- what was kept, as it is now

@@ -1,196 +1,116 @@
-"""Foreign runs on this node's slots: claimed, watched, tried again where they may be."""
+"""Foreign scripts as runs that any executor makes: claimed, watched, tried again where they may be.
 
-import json
-import threading
+Whoever makes a run has the kept copy of the script by its digest; the user's file is not looked at.
+"""
+
 import time
 import uuid
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from types import MappingProxyType
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from harness.errors import UserError
+from harness.foreign.clean_copy import copy_of, environment_of
 from harness.foreign.command import ForeignTrainer
-from harness.foreign.trainer import copy_of, environment_of, train
-from harness.node.device_locks import DeviceLocks
-from harness.node.slots import Slot, find_cpus, find_gpus, find_identified_gpus
+from harness.foreign.trainer import train
+from harness.foreign.warm_up import compiles, discarded_store, warm_mark
+from harness.node.slots import Node, Slot, find_gpus
 from harness.node.stalls import Stalls
 from harness.provenance import interpreters
-from harness.provenance.code import read_code
-from harness.provenance.redact import redact
+from harness.provenance.code import Code, read_code
 from harness.run.disturbed import stood_still
 from harness.run.foreign import TrainerLimits
-from harness.run.measured import ForeignMarks, Measured
-from harness.run.plural import plural
+from harness.run.guarded import KEPT, copy_file
+from harness.run.read import read_json
 from harness.run.spec import Outcome, PlannedRun, RunSpec
-from harness.runner.executor import (
-    ENDED,
-    POLL_S,
-    RunEnded,
-    RunProgress,
-    Summary,
-    progress_of_all,
-    stop_signals,
-    tell_nobody,
-)
-from harness.runner.local import ELSEWHERE_S
+from harness.runner.execute import Execution
+from harness.runner.executor import ExecutorOptions, Summary
+from harness.runner.kernels import TurnToCompile
+from harness.runner.limits import POLL_S
+from harness.runner.local import Runner
+from harness.runner.messages import WorkerEvent
+from harness.runner.process import Group
+from harness.runner.trainers import RunMaker
 from harness.store.attempt import TakenOverError, claim
 from harness.store.store import FAILED, Store
 
-
-def make_slots(gpus_per_run: int, max_parallel: int) -> list[Slot]:
-    """Disjoint devices for so many runs at a time, fewer where this node has fewer.
-
-    Raises UserError where it has too few for one run."""
-    if not gpus_per_run:
-        threads = max(1, find_cpus() // max_parallel)
-        return [Slot(held=(), threads=threads)] * max_parallel
-    gpus = find_gpus()
-    if gpus_per_run > len(gpus):
-        raise UserError(
-            f"a run needs {plural(gpus_per_run, 'GPU')}, this node shows {len(gpus)}: "
-            "ask for fewer, 0 for a CPU run"
-        )
-    n_slots = min(max_parallel, len(gpus) // gpus_per_run)
-    slots = []
-    for i in range(n_slots):
-        group = tuple(gpus[i * gpus_per_run : (i + 1) * gpus_per_run])
-        slots.append(Slot(held=group, gpus=group))
-    return slots
+TAKEN = WorkerEvent(status="taken")
 
 
-class ForeignRunner:
-    """One call of `ablate ab`, or of `ablate run` for foreign trainers."""
+def new_session() -> str:
+    return uuid.uuid4().hex[:12]
 
-    def __init__(
-        self,
-        runs: Sequence[PlannedRun],
-        store: Store,
-        slots: Sequence[Slot],
-        *,
-        limits: TrainerLimits,
-        on_end: Callable[[RunEnded], None] = tell_nobody,
-    ) -> None:
-        self.store = store
-        self.slots = slots
-        self.limits = limits
-        self.on_end = on_end
-        self.todo = deque(runs)
-        self.elsewhere: list[PlannedRun] = []
-        self.running: dict[str, PlannedRun] = {}
-        self.tries: Counter[str] = Counter()
-        self.summary = Summary()
-        self.lock = threading.Lock()
-        has_gpus = any(slot.gpus for slot in slots)
-        self.locks = DeviceLocks(find_identified_gpus() if has_gpus else {})
-        self.stop: str | None = None
-        self.error: BaseException | None = None
-        self.session = uuid.uuid4().hex[:12]  # its runs' times may be compared
 
-    def run(self) -> Summary:
-        """Work until nothing is left or a signal stops it."""
-        threads = [
-            threading.Thread(target=self._work, args=(slot,), daemon=True) for slot in self.slots
-        ]
-        with stop_signals(self._stop_as):
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                while thread.is_alive():  # short waits: a signal is seen at once
-                    thread.join(POLL_S)
-        if self.error is not None:
-            raise self.error
-        self.summary.stopped = self.stop
-        return self.summary
+@dataclass(frozen=True, kw_only=True)
+class ScriptTrainer:
+    """The scripts of one call, whatever they are: each run says what it starts."""
 
-    def at_once(self) -> int:
-        """How many runs are in progress at a time."""
-        return len(self.slots)
+    limits: TrainerLimits = field(default_factory=TrainerLimits)
+    warm_up: bool = False  # a script that compiles has a discarded run first, once per node
+    session: str = field(default_factory=new_session)  # times of its runs may be compared
 
-    def progress(self) -> list[RunProgress]:
-        """The runs in progress, each with where it is."""
-        with self.lock:
-            running = list(self.running.values())
-        return progress_of_all(self.store, running)
+    @property
+    def modules(self) -> Sequence[str]:
+        return (__name__,)
 
-    def _stop_as(self, status: str) -> None:
-        self.stop = self.stop or status
+    def maker(
+        self, spec: RunSpec, slot: Slot, *, group: Group | None = None, forks: bool = False
+    ) -> "ScriptMaker":
+        return ScriptMaker(slot, self)
 
-    def _work(self, slot: Slot) -> None:
-        try:
-            planned = self._next()
-            while planned is not None:
-                if not self._hold(slot):
-                    break
-                with self.lock:
-                    self.running[planned.spec.run_id] = planned
-                outcome = self._execute(planned, slot)
-                with self.lock:
-                    del self.running[planned.spec.run_id]
-                    self.locks.release(slot.gpus)
-                self._settle(planned, outcome)
-                planned = self._next()
-        except BaseException as error:  # nothing can go on: stop everything, say it once
-            self.error = self.error or error
-            self.stop = self.stop or "interrupted"
+    def corpora(self, spec: RunSpec) -> Sequence[str]:
+        return ()
 
-    def _hold(self, slot: Slot) -> bool:
-        """Wait until no other runner on this node has these GPUs; False if a signal came first."""
-        while self.stop is None:
-            with self.lock:
-                if not slot.gpus or self.locks.take(slot.gpus, len(slot.gpus)) is not None:
-                    return True
-            time.sleep(POLL_S)
-        return False
+    def kept(self, spec: RunSpec) -> Sequence[str]:
+        return f"code/{spec.source_digest}.zip", f"environments/{spec.environment_digest}.json"
 
-    def _next(self) -> PlannedRun | None:
-        """The next run of the plan; once there is none, one that another runner gave up.
+    def data(self, spec: RunSpec) -> Sequence[str]:
+        return tuple(ForeignTrainer.of_run(spec).data.values())
 
-        Waits while another runner has some."""
-        while self.stop is None:
-            with self.lock:
-                if self.todo:
-                    return self.todo.popleft()
-                if not self.elsewhere:
-                    return None
-                waiting, self.elsewhere = self.elsewhere, []
-            for planned in waiting:
-                state = self.store.state(planned.spec.run_id)
-                if state.status in ENDED:
-                    self._note(planned, state.status, state.reason, Measured())
-                    continue
-                with self.lock:
-                    if state.status == "running":
-                        self.elsewhere.append(planned)
-                    else:
-                        self.todo.append(planned)
-            if not self.todo:
-                time.sleep(ELSEWHERE_S)
-        return None
 
-    def _execute(self, planned: PlannedRun, slot: Slot) -> Outcome | None:
-        """One attempt; None if the run is somebody else's, or done."""
-        spec = planned.spec
-        out = claim(self.store, spec, token=self.session)
+class ScriptMaker:
+    """Starts scripts on a slot, one after the other; between two of them there is nothing."""
+
+    def __init__(self, slot: Slot, trainer: ScriptTrainer) -> None:
+        self.slot, self.trainer = slot, trainer
+
+    def make(self, run: Execution) -> WorkerEvent:
+        """A run to its end, tried again as often as its limits allow."""
+        code = kept_code(run.store, run.spec)
+        check_versions(run.store, run.spec)
+        if self.trainer.warm_up and compiles(code):
+            self._warm_up(run, code)
+        n_failed = 0
+        while True:
+            outcome = self._attempt(run, code)
+            if outcome is None:
+                return TAKEN
+            n_failed += outcome.status in FAILED
+            if outcome.status not in FAILED or n_failed > self.trainer.limits.retries:
+                val_loss = outcome.final.val_loss
+                return WorkerEvent(status=outcome.status, reason=outcome.reason, val_loss=val_loss)
+
+    def _attempt(self, run: Execution, code: Code) -> Outcome | None:
+        """None if the run is somebody else's, or done."""
+        token = f"{run.job}/{uuid.uuid4().hex[:12]}/{self.trainer.session}"
+        out = claim(run.store, run.spec, token=token)
         if out is None:
             return None
+
+        def stop() -> str | None:
+            return run.stop() or ("interrupted" if out.lost else None)
+
         try:
-            self._keep_versions(spec)
-            out.describe(environment_of(spec, copy_of(out)))
-
-            def stop() -> str | None:
-                return self.stop or ("interrupted" if out.lost else None)
-
+            out.describe(environment_of(run.spec, copy_of(out)))
             try:
                 with Stalls() as stalls:
                     outcome = train(
-                        spec,
+                        run.spec,
                         out=out,
-                        archive=kept_code(self.store, spec),
-                        slot=slot,
+                        code=code,
+                        slot=self.slot,
                         stop=stop,
-                        limits=self.limits,
+                        limits=self.trainer.limits,
+                        moved=run.moved,
                     )
                 still_s = stalls.seconds(None)
                 if still_s:
@@ -206,57 +126,85 @@ class ForeignRunner:
             out.release()
         return outcome
 
-    def _keep_versions(self, spec: RunSpec) -> None:
-        """environments/<digest>.json: the versions that a run meets."""
-        lock = interpreters.lock_of(ForeignTrainer.of_run(spec).environment)
-        content = json.dumps(dict(lock.versions), indent=1).encode()
-        self.store.keep_once("environments", lock.digest, ".json", lambda: content)
+    def _warm_up(self, run: Execution, code: Code) -> None:
+        """One run that nothing keeps, where none was made; of a failure its own runs tell why."""
 
-    def _settle(self, planned: PlannedRun, outcome: Outcome | None) -> None:
-        with self.lock:
-            if outcome is None:
-                self.elsewhere.append(planned)
+        def look() -> bool:
+            time.sleep(POLL_S)
+            return run.stop() is None
+
+        script, mark = ForeignTrainer.of_run(run.spec).script, warm_mark(run.spec)
+        turn = TurnToCompile(mark)
+        try:
+            turn.wait(look)
+            if mark.exists() or run.stop() is not None:
                 return
-            run_id = planned.spec.run_id
-            self.tries[run_id] += 1
-            if outcome.status in FAILED and self.tries[run_id] <= self.limits.retries:
-                self.todo.append(planned)
-        metrics = outcome.marks.own if isinstance(outcome.marks, ForeignMarks) else {}
-        self._note(planned, outcome.status, outcome.reason, outcome.final, metrics)
+            print(f"{script}: a warm-up run, for its kernels: it is discarded", flush=True)
+            with discarded_store() as store:
+                outcome = self._attempt(replace(run, store=store), code)
+            if outcome is not None and outcome.status in FAILED:
+                print(f"{script}: its warm-up run failed: {outcome.reason}", flush=True)
+            if run.stop() is None:
+                mark.touch()
+        finally:
+            turn.release()
 
-    def _note(
-        self,
-        planned: PlannedRun,
-        status: str,
-        reason: str | None,
-        final: Measured,
-        metrics: Mapping[str, float] = MappingProxyType({}),
-    ) -> None:
-        ended = RunEnded(
-            run=planned,
-            status=status,
-            reason=redact(reason) if reason else None,
-            val_loss=final.val_loss,
-            train_time_s=final.train_time_s,
-            own=metrics,
+    def start(self) -> None:
+        raise UserError("a foreign trainer's run has one node: leave --nodes-per-run out")
+
+    def is_like(self, other: RunMaker) -> bool:
+        return False
+
+    def alive(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+    def kill(self) -> None:
+        """There is nothing to end."""
+
+
+def kept_code(store: Store, spec: RunSpec) -> Code:
+    """A run's code, by its digest; raises UserError where that is gone or another."""
+    script = ForeignTrainer.of_run(spec).script
+    digest = spec.source_digest
+    return read_code(store.root / "code" / f"{digest}.zip", script, digest=digest)
+
+
+def check_versions(store: Store, spec: RunSpec) -> None:
+    """Raises UserError where the run would meet other versions here than it was planned for."""
+    lock = interpreters.lock_of(ForeignTrainer.of_run(spec).environment)
+    if lock.digest != spec.environment_digest:
+        planned = read_json(store.root / "environments" / f"{spec.environment_digest}.json") or {}
+        differs = interpreters.difference(planned, lock.versions)
+        raise UserError(
+            f"its environment is another one here ({differs}): install the same versions"
         )
-        self.summary.note(ended)
-        self.on_end(ended)
 
 
-def kept_code(store: Store, spec: RunSpec) -> Path:
-    """The archive that a run's clean copy is unpacked from."""
-    return store.root / "code" / f"{spec.source_digest}.zip"
-
-
-def run_again(
-    planned: PlannedRun, store: Store, again: Store, *, limits: TrainerLimits | None = None
-) -> Summary:
+def run_again(planned: PlannedRun, store: Store, again: Store) -> Summary:
     """A run of `store` once more in another folder, from the code that it ran."""
     spec = planned.spec
-    archive = kept_code(store, spec)
-    trainer = ForeignTrainer.of_run(spec)
-    read_code(archive, trainer.script, digest=spec.source_digest)
-    again.keep_once("code", spec.source_digest, ".zip", archive.read_bytes)
-    slots = make_slots(trainer.gpus, 1)
-    return ForeignRunner([planned], again, slots, limits=limits or TrainerLimits()).run()
+    trainer = ScriptTrainer()
+    kept_code(store, spec)  # is what its name says
+    for name in trainer.kept(spec):
+        source, place = store.root / name, again.root / name
+        if source.is_file() and not place.exists():
+            place.parent.mkdir(exist_ok=True)
+            copy_file(source, place, below=KEPT)
+    check_gpus(spec)
+    node = Node.here(spec.device, max_parallel=1)
+    return Runner([planned], again, node, ExecutorOptions(trainer=trainer)).run()
+
+
+def check_gpus(spec: RunSpec) -> None:
+    """Raises UserError where this node has too few for one run."""
+    if spec.device != "cuda":
+        return
+    shown = len(find_gpus())
+    if spec.world_size > shown:
+        raise UserError(
+            f"a run needs {spec.world_size} GPUs, this node shows {shown}: "
+            "ask for fewer, 0 for a CPU run"
+        )

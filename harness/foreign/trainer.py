@@ -4,98 +4,74 @@ import os
 import select
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from harness.errors import UserError
 from harness.foreign import guard
+from harness.foreign.clean_copy import clean_copy, copy_of
 from harness.foreign.command import ForeignTrainer, command_of, placeholders, variables_of
 from harness.foreign.failure import FailureReason
-from harness.foreign.linked_data import link_data
 from harness.foreign.log_lines import LINE_LIMIT, LogPoint
 from harness.foreign.logs import Reading
 from harness.foreign.own_lines import OwnReading
 from harness.foreign.own_logs import OwnLogs, keep_own_logs, set_aside_own_logs
 from harness.node.slots import Slot
 from harness.provenance import interpreters
-from harness.provenance.code import unzip
-from harness.provenance.machine import describe_environment
+from harness.provenance.code import Code
 from harness.provenance.redact import redact
-from harness.run.document import Content
 from harness.run.foreign import TrainerLimits
 from harness.run.guarded import MIB
 from harness.run.measured import ForeignMarks
 from harness.run.metrics import TrainingLoss, Validation
 from harness.run.spec import Outcome, RunSpec, Status
-from harness.runner.executor import POLL_S
+from harness.runner.limits import POLL_S
 from harness.store.attempt import RunWriter
 from harness.store.errors import ResultsError
 
+# whoever kills its own children (Ray, at the end of a task's process) kills the shell, and not the
+# guard, which then finds its input ended; USR2 tells a cluster's job that its time is up, not us
+BEHIND_SHELL = 'trap "" USR2; "$0" "$@"; exit $?'
+STOPPED = "stopped by a signal"
+TELL_S = 2.0  # so long after a command that SIGTERM ended we may hear of it ourselves
+TORCHRUN_TERM = f"got signal: {int(signal.SIGTERM)}"
+ENDED_BY_TERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
 PRINTED = ""  # the log of what it prints; other names are those of its own files
-
-
-# ---------------------------------------------------------------- its clean copy
-
-
-def clean_copy(trainer: ForeignTrainer, archive: Path, folder: Path) -> None:
-    """The trainer's code alone, data as links."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    unzip(archive, folder)
-    link_data(trainer.data, folder)
-
-
-def copy_of(out: RunWriter) -> Path:
-    """Where an attempt's clean copy lies while it runs."""
-    return out.folder / "copy"
-
-
-def environment_of(spec: RunSpec, copy: Path) -> Content:
-    """environment.json: this machine's, with the versions and the command of the trainer."""
-    trainer = ForeignTrainer.of_run(spec)
-    command = command_of(trainer, placeholders(trainer, seed=spec.seed, copy=copy))
-    described = describe_environment(shlex.join(command)).to_json()
-    versions = dict(interpreters.lock_of(trainer.environment).versions)
-    if trainer.environment:
-        described["packages"] = []
-        described["python"] = versions.get("python")
-    described["lock"] = versions
-    described["torch"] = versions.get("torch")
-    described["trainer"] = trainer.to_mapping()
-    return described
-
-
-# ---------------------------------------------------------------- its command
 
 
 def train(
     spec: RunSpec,
     *,
     out: RunWriter,
-    archive: Path,
+    code: Code,
     slot: Slot,
     stop: Callable[[], str | None],
     limits: TrainerLimits,
+    moved: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
     """Run the command to its end, or end it: at a stop, a limit, or a loss that is none.
 
-    out: takes what it prints. slot: its devices. limits: on its time.
-    archive: the code as it was kept; stop: the status that a signal asks for, None while none came.
+    out: takes what it prints. slot: its devices. limits: on its time. code: as it was kept.
+    stop: the status that a signal asks for, None while none came. moved: data that lies at another
+    path here: path -> place.
     """
     copy = copy_of(out)
     began = time.monotonic()
     trainer = ForeignTrainer.of_run(spec)
-    clean_copy(trainer, archive, copy)
+    data = {place: moved.get(path, path) for place, path in trainer.data.items()}
+    clean_copy(code, data, copy)
     set_aside_own_logs(out)
     values = placeholders(trainer, seed=spec.seed, copy=copy)
     command = command_of(trainer, values)
     out.log(f"$ {redact(shlex.join(command))}")
     process = subprocess.Popen(
-        [sys.executable, "-P", str(guard.__file__), *command],
+        ["sh", "-c", BEHIND_SHELL, sys.executable, "-P", str(guard.__file__), *command],
         cwd=copy,
         env=variables_of(trainer, slot, values),
         stdin=subprocess.PIPE,  # at its end the guard ends everything
@@ -114,14 +90,31 @@ def train(
         ended = Outcome(status="failed", reason=str(error))
     finally:
         process.stdin.close()
-        code = process.wait()
+        ended_with = process.wait()
         process.stdout.close()
         try:
             watch.read_rest(copy)
             keep_own_logs(copy, watch.trainer.log, out)
         finally:
             shutil.rmtree(copy, ignore_errors=True)
-    return ended or watch.outcome(code, wall={"total_s": time.monotonic() - began})
+    told = None
+    if ended is None and ended_with:
+        told = _told_to_go(ended_with, watch.failure.last_line, stop)
+    if told is not None:
+        return Outcome(status=told, reason=STOPPED)  # type: ignore[arg-type]
+    return ended or watch.outcome(ended_with, wall={"total_s": time.monotonic() - began})
+
+
+def _told_to_go(code: int, said: str, stop: Callable[[], str | None]) -> str | None:
+    """The status that a signal asks for which ended the command before it reached us.
+
+    A cluster tells every process of a job. code, said: of the command's end.
+    """
+    if code in ENDED_BY_TERM or TORCHRUN_TERM in said:
+        until = time.monotonic() + TELL_S
+        while stop() is None and time.monotonic() < until:
+            time.sleep(POLL_S)
+    return stop()
 
 
 class _TrainerWatch:
@@ -161,8 +154,7 @@ class _TrainerWatch:
                 return self._flooded()
             status = stop()
             if status is not None:
-                reason = "stopped by a signal"
-                return Outcome(status=status, reason=reason)  # type: ignore[arg-type]
+                return Outcome(status=status, reason=STOPPED)  # type: ignore[arg-type]
             if self._is_over:
                 return None
             limit = self._limit_met(ran_s=now - began, silent_s=now - heard)

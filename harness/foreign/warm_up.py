@@ -1,52 +1,30 @@
-"""One discarded run of a script whose kernels are not cached here, before its times count."""
+"""Scripts that compile kernels: one discarded run on each node, before its first time counts."""
 
-import socket
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from harness.foreign.arm import ForeignArm
-from harness.foreign.experiment import ForeignExperiment
-from harness.foreign.pool import earlier_runs
-from harness.foreign.runner import run_again
-from harness.run.spec import PlannedRun
+from harness.provenance.code import Code
+from harness.run.spec import RunSpec
+from harness.runner.kernels import kernel_folder
 from harness.store.store import Store
 
 COMPILERS = (b"torch.compile", b"triton")  # by what a script compiles kernels
 
 
-def cold_arms(e: ForeignExperiment, results: Path) -> list[ForeignArm]:
-    """The arms that compile kernels and have no run that this node has made."""
-    cold = []
-    for arm in e.arms:
-        code = b"\n".join(arm.code.files.values())
-        if not any(word in code for word in COMPILERS):
-            continue
-        hosts = {run.result.host for run in earlier_runs(e, arm, results)}
-        if socket.gethostname() not in hosts:
-            cold.append(arm)
-    return cold
+def compiles(code: Code) -> bool:
+    text = b"\n".join(code.files.values())
+    return any(word in text for word in COMPILERS)
 
 
-def warm_up(
-    e: ForeignExperiment,
-    planned: Sequence[PlannedRun],
-    store: Store,
-    say: Callable[[str], None],
-) -> str | None:
-    """One run of each cold arm, which nothing keeps; the signal that stopped it, if one did.
+def warm_mark(spec: RunSpec) -> Path:
+    """There once a run of this script was made on this node, with these versions."""
+    return kernel_folder() / "scripts" / f"{spec.source_digest}-{spec.environment_digest}"
 
-    The code of the runs is kept already. A warm-up run that fails is said: its script's own runs
-    tell why.
-    """
-    for arm in cold_arms(e, store.root):
-        run = next(run for run in planned if run.arm == arm.name)
-        say(f"{arm.name}: a warm-up run, for its kernels: it is discarded")
-        with tempfile.TemporaryDirectory(prefix="ablate-") as folder:
-            again = Store.create(Path(folder) / "results")
-            summary = run_again(run, store, again, limits=e.limits)
-        if summary.stopped:
-            return summary.stopped
-        if summary.reasons.get(run.spec.run_id):
-            say(f"{arm.name}: its warm-up run failed: {summary.reasons[run.spec.run_id]}")
-    return None
+
+@contextmanager
+def discarded_store() -> Iterator[Store]:
+    """A results folder that goes at the end."""
+    with tempfile.TemporaryDirectory(prefix="ablate-") as folder:
+        yield Store.create(Path(folder) / "results")

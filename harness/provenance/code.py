@@ -50,6 +50,15 @@ class Code:
                     return True
         return False
 
+    def write(self, folder: Path) -> None:
+        """Write a clean copy, what opens with #! as a program."""
+        for name, content in self.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            if content[:2] == b"#!":
+                path.chmod(0o755)
+
     def zipped(self) -> bytes:
         """The same bytes for the same files; raises UserError where they are no code, but data."""
         cure = "name less of it; data is linked"
@@ -64,16 +73,6 @@ class Code:
                 f"the code of {self.script}: its archive has {size} that one may: {cure}"
             )
         return content
-
-
-def unzip(archive: Path, folder: Path) -> None:
-    """Write a clean copy, what opens with #! as a program."""
-    for name, content in archived(archive).items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        if content[:2] == b"#!":
-            path.chmod(0o755)
 
 
 def read_code(archive: Path, script: str, *, digest: str | None) -> Code:

@@ -226,4 +226,4 @@ def is_exclusive(spec: RunSpec) -> bool:
 
     Timing runs, and where timing.exclusive_node says so.
     """
-    return spec.role == "timing" or bool(spec.config["timing"]["exclusive_node"])
+    return spec.role == "timing" or bool(spec.config.get("timing", {}).get("exclusive_node"))

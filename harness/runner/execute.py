@@ -2,8 +2,8 @@
 
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.errors import UserError
@@ -11,7 +11,7 @@ from harness.provenance.redact import redact
 from harness.run.guarded import OF_ATTEMPT
 from harness.run.read import read_json
 from harness.run.spec import RESULT_STATUSES, RunSpec
-from harness.runner.executor import POLL_S, RunLimits
+from harness.runner.limits import POLL_S, RunLimits
 from harness.runner.messages import WorkerEvent, WorkerRequest
 from harness.runner.process import Worker, WorkerProcess
 from harness.store.claims import attempt_with, told_by_ranks
@@ -42,6 +42,8 @@ class Execution:
     stop: Callable[[], str | None] = go_on  # the status that it is to end with at once
     first_step: Callable[[], None] = nothing  # called when it makes one
     job: str = ""  # that does it, if one does
+    # where data lies on this node, if not at the path that the run names: path -> place
+    moved: Mapping[str, str] = field(default_factory=dict)
 
 
 def split_finer(spec: RunSpec) -> RunSpec | None:

@@ -1,17 +1,17 @@
 """What every executor shares: interface, options and limits, signals, the summary of a call."""
 
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from harness.run.spec import RESULT_STATUSES, PlannedRun
+from harness.run.spec import RESULT_STATUSES, PlannedRun, is_exclusive
+from harness.runner.limits import RunLimits
 from harness.runner.slurm.cluster import Cluster
+from harness.runner.trainers import OwnTrainer, RunTrainer
 from harness.store.store import FAILED, Store
 
-POLL_S = 0.2  # between two looks at what may have changed
-TRAINER = "harness.training.train:train"
 STOPS = {
     signal.SIGINT: "interrupted",
     signal.SIGHUP: "interrupted",
@@ -22,18 +22,6 @@ ENDED = (*RESULT_STATUSES, *FAILED, "damaged")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunLimits:
-    """What the runner allows a run."""
-
-    wall_s: float | None = None
-    silence_s: float = 3600.0  # without a step; long enough for the longest compilation
-    deaths: int = 2  # a run whose worker died (killed, crashed) is tried this many times more
-    oom_retries: int = 0  # each with half the tokens in a forward pass
-    output_mib: float = 1024.0  # of a foreign trainer's run
-    failure_retries: int = 0  # of a foreign trainer's run, which may fail for no fault of its own
-
-
-@dataclass(frozen=True, kw_only=True)
 class RunEnded:
     """A run whose attempt ended in this call, or in another one that had it."""
 
@@ -41,8 +29,6 @@ class RunEnded:
     status: str
     reason: str | None = None
     val_loss: float | None = None
-    train_time_s: float | None = None
-    own: Mapping[str, float] = field(default_factory=dict)  # metrics of a foreign script's own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,15 +71,20 @@ class ExecutorOptions:
 
     experiment: str = ""  # its name
     command: str = ""  # as the user gave it, for the environment.json of the runs
-    trainer: str = TRAINER
-    limits: RunLimits = RunLimits()
+    trainer: RunTrainer = field(default_factory=OwnTrainer)
+    limits: RunLimits = field(default_factory=RunLimits)
     max_parallel: int | None = None  # runs at a time; None: as many as fit
     warm: bool = True  # one process takes run after run; else each has a fresh one
     n_nodes: int = 1  # of one run
+    alone: bool = False  # on a cluster every run has its nodes to itself
     cluster: Cluster | None = None  # a site's settings
     address: str | None = None  # of a Ray cluster
     cancelled: Callable[[], bool] = never_cancelled  # whether somebody asked to end the call
     on_end: Callable[[RunEnded], None] = tell_nobody
+
+    def is_alone(self, planned: PlannedRun) -> bool:
+        """Whether nothing else may run on a run's nodes meanwhile."""
+        return self.alone or is_exclusive(planned.spec)
 
 
 class Executor(Protocol):

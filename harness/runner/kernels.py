@@ -44,7 +44,7 @@ def kernel_cache(spec: RunSpec) -> Path | None:
     since kernels go by their content: what one process holds in memory for one configuration would
     be missing from another's.
     """
-    wish = spec.config["system"]["compile"]
+    wish = spec.config.get("system", {}).get("compile", "off")  # of a foreign trainer its own
     if wish == "off" or (wish == "auto" and spec.device != "cuda"):
         return None
     configuration = short_digest([spec.config, spec.device, spec.world_size])

@@ -11,16 +11,15 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness.node.slots import Node, Slot
 from harness.provenance.redact import redact
-from harness.run.spec import RESULT_STATUSES, PlannedRun, is_exclusive
-from harness.runner.execute import Execution, execute
+from harness.run.spec import RESULT_STATUSES, PlannedRun, RunSpec, is_exclusive
+from harness.runner.execute import Execution
 from harness.runner.executor import (
     ENDED,
-    POLL_S,
     ExecutorOptions,
     RunEnded,
     RunProgress,
@@ -30,8 +29,9 @@ from harness.runner.executor import (
 )
 from harness.runner.health import Finding, Health, fits_without, tell_retired
 from harness.runner.kernels import kernel_cache
+from harness.runner.limits import POLL_S
 from harness.runner.messages import WorkerEvent
-from harness.runner.process import Worker
+from harness.runner.trainers import RunMaker
 from harness.runner.trunks import coming, waits_for, without_trunk
 from harness.store.store import Store
 
@@ -56,7 +56,7 @@ class Runner:
         self.todo = deque(runs)
         self.elsewhere: list[PlannedRun] = []
         self.running: dict[str, PlannedRun] = {}
-        self.idle: list[Worker] = []
+        self.idle: list[RunMaker] = []
         self.filling: set[Path | None] = set()  # caches that a first run compiles: siblings wait
         self.summary = Summary()
         self.health = Health()
@@ -165,14 +165,15 @@ class Runner:
                 stay.append(worker)
         self.idle = stay
 
-    def _worker(self, slot: Slot, runs_in: Mapping[str, str]) -> Worker:
+    def _worker(self, spec: RunSpec, slot: Slot) -> RunMaker:
         """The warm worker of a slot, or a new one; idle ones that hold one of its devices go."""
+        new = self.options.trainer.maker(spec, slot, forks=not self.options.warm)
         warm = None
         in_the_way = []
         stay = []
         with self.changed:
             for worker in self.idle:
-                if warm is None and worker.slot == slot and worker.runs_in == runs_in:
+                if warm is None and worker.is_like(new):
                     warm = worker
                 elif set(worker.slot.held) & set(slot.held):
                     in_the_way.append(worker)
@@ -181,18 +182,15 @@ class Runner:
             self.idle = stay
         for worker in in_the_way:
             worker.close()
-        if warm is not None:
-            return warm
-        return Worker(slot, self.options.trainer, runs_in=runs_in, forks=not self.options.warm)
+        return warm or new
 
     def _work(self, planned: PlannedRun, slot: Slot, cache: Path | None) -> None:
         """One run to its end, in a thread of its own."""
         worker, event = None, None
         began = time.monotonic()
         try:
-            worker = self._worker(slot, planned.spec.runs_in)
-            worker.device = planned.spec.device
-            event = execute(worker, self._execution(planned, cache))
+            worker = self._worker(planned.spec, slot)
+            event = worker.make(self._execution(planned, cache))
             if not self._may_stay(slot, event):
                 worker.close()
         except BaseException as error:  # nothing can go on: stop everything, say it once

@@ -3,6 +3,7 @@
 Every digest is verified, on the copy too, before a run counts as here.
 """
 
+import errno
 import os
 import shutil
 import uuid
@@ -157,9 +158,13 @@ def merge_run(theirs: Store, store: Store, run_id: str, done: Merged) -> None:
                 return
             _merge_kept(theirs, store, beside, done)
             os.rename(beside, place)
+            done.copied.append(run_id)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            merge_run(theirs, store, run_id, done)  # somebody was faster: look again
         finally:
             shutil.rmtree(beside, ignore_errors=True)
-        done.copied.append(run_id)
 
 
 def _copy_run(run: Path, place: Path) -> list[str]:

@@ -234,13 +234,13 @@ def read_run(
 def session_of(folder: Path, planned: PlanRun, result: Result | None) -> str | None:
     """The call that made the run of a foreign trainer; None where that is not known.
 
-    By the name that the call gave its attempts, in older releases by its process.
+    By the end of the name that the call gave its attempts, in older releases by its process.
     """
     if result is None or not planned.self_reported or planned.imported:
         return None
     for row in read_attempts(folder):
         if row.attempt == result.attempt and not row.is_end:
-            return row.token or f"{row.host} {row.pid}"
+            return row.token.rpartition("/")[2] or f"{row.host} {row.pid}"
     return None
 
 

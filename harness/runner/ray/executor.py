@@ -22,7 +22,6 @@ from harness.run.plural import plural
 from harness.run.spec import RESULT_STATUSES, PlannedRun
 from harness.runner.executor import (
     ENDED,
-    POLL_S,
     ExecutorOptions,
     RunEnded,
     RunProgress,
@@ -31,6 +30,8 @@ from harness.runner.executor import (
     stop_signals,
 )
 from harness.runner.health import Finding, Health, tell_retired
+from harness.runner.limits import POLL_S
+from harness.runner.ray.files import Carrier
 from harness.runner.ray.incoming import take_in
 from harness.runner.ray.nodes import connect, nodes_alive
 from harness.runner.ray.places import kinds_of_blocks, need_of, selector
@@ -61,7 +62,7 @@ class RayRunner:
         self.left = {planned.spec.run_id: planned for planned in runs}
         self.planned = dict(self.left)
         nodes = nodes_alive()
-        self.needs = {name: need_of(p, options.n_nodes, nodes) for name, p in self.left.items()}
+        self.needs = {name: need_of(p, options, nodes) for name, p in self.left.items()}
         self.kinds = kinds_of_blocks(runs, self.needs, nodes)
         self.sent: dict[str, Sent] = {}
         self.elsewhere: set[str] = set()  # runs that somebody else has, or may still have
@@ -72,6 +73,7 @@ class RayRunner:
         self.kept_off: set[str] = set()  # nodes that get no more of our runs
         self.summary = Summary()
         self.stop: str | None = None
+        self.carrier = Carrier(store.root, options.trainer, [planned.spec for planned in runs])
         self.folder = store.root.resolve() / "experiments" / options.experiment
         self.mark = self.folder / f"ray-{uuid.uuid4().hex}.json"
 
@@ -93,6 +95,7 @@ class RayRunner:
             self.mark.unlink(missing_ok=True)
             for sent in self.sent.values():
                 sent.release()
+            self.carrier.close()
         self.summary.stopped = self.stop
         return self.summary
 
@@ -162,17 +165,18 @@ class RayRunner:
         self.sent[run_id] = send(self._order(planned), self.needs[run_id], labels, run_id)
 
     def _order(self, planned: PlannedRun) -> RayOrder:
-        root = self.store.root.resolve()
+        root, spec = self.store.root.resolve(), planned.spec
         return RayOrder(
             results=str(root),
             mark=str(self.mark.relative_to(root)),
             data=str(data_root().resolve()),
-            spec=planned.spec.to_mapping(),
+            spec=spec.to_mapping(),
             command=self.options.command,
             trainer=self.options.trainer,
+            freight=self.carrier.freight(spec),
             limits=self.options.limits,
             warm=self.options.warm,
-            n_per_node=planned.spec.world_size // self.options.n_nodes,
+            n_per_node=spec.world_size // self.options.n_nodes,
             n_nodes=self.options.n_nodes,
         )
 

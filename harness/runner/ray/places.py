@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.run.spec import PlannedRun, is_exclusive
+from harness.run.spec import PlannedRun
+from harness.runner.executor import ExecutorOptions
 
 KIND = "ray.io/accelerator-type"  # a label that Ray gives nodes with GPUs
 NODE = "ray.io/node-id"
@@ -36,13 +37,13 @@ class Need:
         return min(by_cpu, node.gpus // self.gpus) if self.gpus else by_cpu
 
 
-def need_of(planned: PlannedRun, n_nodes: int, nodes: Iterable[RayNode]) -> Need:
+def need_of(planned: PlannedRun, options: ExecutorOptions, nodes: Iterable[RayNode]) -> Need:
     """A GPU and a CPU for each process; a CPU where they train there; a node where it is timed."""
-    per_node = planned.spec.world_size // n_nodes
+    per_node = planned.spec.world_size // options.n_nodes
     gpus = per_node if planned.spec.device == "cuda" else 0
     need = Need(gpus=gpus, cpus=per_node)
     wide = [node for node in nodes if need.fits(node)]
-    if is_exclusive(planned.spec) and wide:  # on the largest, nothing else has room beside it
+    if options.is_alone(planned) and wide:  # on the largest, nothing else has room beside it
         return Need(gpus=max(node.gpus for node in wide), cpus=max(node.cpus for node in wide))
     return need
 

@@ -6,6 +6,7 @@ actor (`Meeting`); Ray ends a task by an exception in its main thread, so the ru
 """
 
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -22,12 +23,14 @@ from harness.node.slots import Slot
 from harness.run.document import Content
 from harness.run.read import read_json
 from harness.run.spec import RESULT_STATUSES, RunSpec
-from harness.runner.execute import Execution, execute
-from harness.runner.executor import POLL_S, RunLimits
+from harness.runner.execute import Execution
 from harness.runner.kernels import TurnToCompile, kernel_cache
+from harness.runner.limits import POLL_S, RunLimits
 from harness.runner.messages import WorkerEvent
-from harness.runner.process import Group, Invitation, Worker
+from harness.runner.process import Group, Invitation
+from harness.runner.ray.files import Freight
 from harness.runner.ray.incoming import packed
+from harness.runner.trainers import RunMaker, RunTrainer
 from harness.store.claims import last_attempt, owner_of, read_owner, told_by_ranks
 from harness.store.store import Store
 
@@ -35,7 +38,7 @@ MEET_S = 600.0  # nodes of one run start within this time
 MEETING_LOOK_S = 1.0  # between two looks at what the other nodes say
 DATA = "ABLATE_DATA"
 OF_RAY = "ray-"  # a job of this name is a task
-WARM: list[Worker] = []  # of this process, from its last task; it ends with the process
+WARM: list[RunMaker] = []  # of this process, from its last task; it ends with the process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,8 @@ class RayOrder:
     data: str  # where the corpora are, for nodes that see it
     spec: Content
     command: str
-    trainer: str
+    trainer: RunTrainer
+    freight: Freight
     limits: RunLimits
     warm: bool  # the next task of the same process of Ray's has the worker again
     n_per_node: int  # processes
@@ -89,6 +93,8 @@ class Meeting:
 def run_order(order: RayOrder, meeting: Any = None) -> RayAnswer:
     """One run to its end. meeting: the actor, where the run has several nodes."""
     began = time.monotonic()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a `ray start` in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # by which Ray ends a task
     if Path(order.data).is_dir():
         os.environ[DATA] = order.data
     sees = (Path(order.results) / order.mark).is_file()
@@ -111,7 +117,9 @@ def results_of(order: RayOrder, sees: bool) -> Iterator[Store]:
         yield Store(Path(order.results))
         return
     with tempfile.TemporaryDirectory(prefix="ablate-ray-") as folder:
-        yield Store.create(Path(folder))
+        store = Store.create(Path(folder))
+        order.freight.unload_kept(store.root)
+        yield store
 
 
 @dataclass(kw_only=True)
@@ -180,8 +188,7 @@ class _Task:
             self._note_lost_attempt()
             try:
                 turn.wait(self._may_begin)
-                event = execute(
-                    worker,
+                event = worker.make(
                     Execution(
                         spec=self.spec,
                         store=self.store,
@@ -191,9 +198,11 @@ class _Task:
                         limits=limits,
                         stop=lambda: self._told(at),
                         job=f"{OF_RAY}{ray.get_runtime_context().get_task_id()}",
+                        moved=order.freight.moved(),
                     ),
                 )
-                if order.warm and order.n_nodes == 1 and event.status in RESULT_STATUSES:
+                stays = order.warm and order.n_nodes == 1 and worker.alive()
+                if stays and event.status in RESULT_STATUSES:
                     WARM.append(worker)
             finally:
                 turn.release()
@@ -216,20 +225,19 @@ class _Task:
             token = owner.token or ""
             self.store.note_end(run_id, token=token, status="preempted", reason=reason)
 
-    def _worker(self, group: Group) -> Worker:
+    def _worker(self, group: Group) -> RunMaker:
         """Of this node's processes, on the devices that Ray gave the task."""
         gpus: tuple[str, ...] = ()
         if self.spec.device == "cuda":
             gpus = tuple(str(gpu) for gpu in ray.get_gpu_ids())
         slot = Slot(held=gpus, gpus=gpus[: group.n_per_node], size=group.n_per_node)
-        trainer, device, runs_in = self.order.trainer, self.spec.device, self.spec.runs_in
+        new = self.order.trainer.maker(self.spec, slot, group=group)
         while WARM:
             worker = WARM.pop()
-            is_same = (worker.slot, worker.device, worker.runs_in) == (slot, device, dict(runs_in))
-            if is_same and worker.group == group and worker.trainer == trainer:
+            if worker.is_like(new):
                 return worker
             worker.close()
-        return Worker(slot, trainer, device=device, group=group, runs_in=runs_in)
+        return new
 
     def _may_begin(self) -> bool:
         """A moment later, whether the run is still to begin."""

@@ -22,7 +22,6 @@ from harness.runner.slurm.queue import ALIVE, GONE, cancel_jobs, job_states
 
 LOOK_S = 2.0  # between two looks for the answer
 LAST_LOOKS = 5  # a shared file system may show an answer late
-NEEDED = ("torch", "numpy", "harness.training.train")  # as a worker imports them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +29,8 @@ class NodeCheck:
     """What is pickled into the queue. submitit calls it on a node."""
 
     results: str
-    data: str
+    data: tuple[str, ...]  # files and folders
+    modules: tuple[str, ...]
     device: str
     gpus: int  # that a run needs on each of its nodes; 0: it trains on the CPU
     answer: str  # the file that it writes
@@ -41,16 +41,17 @@ class NodeCheck:
     def missing(self) -> list[str]:
         """What a run would fail for, a phrase each."""
         missing = []
-        for name in NEEDED:
+        for name in self.modules:
             try:
                 import_module(name)
             except Exception as error:  # whatever a library says where it cannot work
                 missing.append(f"{name} does not import ({type(error).__name__}: {error})")
         if not os.access(self.results, os.W_OK):
             missing.append(f"the results folder {self.results} cannot be written")
-        if not Path(self.data).is_dir():
-            missing.append(f"the data folder {self.data} is not there")
-        if not missing and self.device == "cuda":
+        for path in self.data:
+            if not Path(path).exists():
+                missing.append(f"the data {path} is not there")
+        if not missing and self.device == "cuda" and "torch" in self.modules:
             missing += self._missing_gpus()
         return missing
 

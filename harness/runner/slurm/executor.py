@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.run.attempts import read_attempts
-from harness.run.spec import RESULT_STATUSES, PlannedRun, is_exclusive
+from harness.run.spec import RESULT_STATUSES, PlannedRun
 from harness.runner.executor import (
     ExecutorOptions,
     RunEnded,
@@ -53,11 +53,11 @@ class Senders:
     check: Callable[[PlannedRun, Store, Path, ExecutorOptions], str]
 
 
-def arrays_of(runs: Iterable[PlannedRun]) -> list[list[PlannedRun]]:
+def arrays_of(runs: Iterable[PlannedRun], options: ExecutorOptions) -> list[list[PlannedRun]]:
     """Runs that one array can hold: each size is one, the exclusive apart; in the order given."""
     arrays: dict[tuple[int, bool], list[PlannedRun]] = {}
     for planned in runs:
-        kind = planned.spec.world_size, is_exclusive(planned.spec)
+        kind = planned.spec.world_size, options.is_alone(planned)
         arrays.setdefault(kind, []).append(planned)
     return list(arrays.values())
 
@@ -161,7 +161,7 @@ class SlurmRunner:
         check_environment(answer, send, lambda: self.stop is not None or self.options.cancelled())
 
     def _send(self, runs: Iterable[PlannedRun]) -> None:
-        for array in arrays_of(runs):
+        for array in arrays_of(runs, self.options):
             cluster = without(self.cluster, sorted(self.kept_off))
             options = replace(self.options, cluster=cluster)
             names = self.queue.runs(array, self.store, self.folder, options)

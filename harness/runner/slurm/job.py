@@ -24,11 +24,13 @@ from harness.run.files import write_json
 from harness.run.guarded import IN_FOLDER
 from harness.run.read import read_json
 from harness.run.spec import RunSpec
-from harness.runner.execute import Execution, execute
-from harness.runner.executor import POLL_S, RunLimits, tell_stops
+from harness.runner.execute import Execution
+from harness.runner.executor import tell_stops
 from harness.runner.kernels import TurnToCompile, kernel_cache
+from harness.runner.limits import POLL_S, RunLimits
 from harness.runner.messages import WorkerEvent
-from harness.runner.process import Group, Invitation, Worker
+from harness.runner.process import Group, Invitation
+from harness.runner.trainers import RunMaker, RunTrainer
 from harness.store.claims import last_attempt, told_by_ranks
 from harness.store.store import Store
 
@@ -99,7 +101,7 @@ class Job:
     results: str
     spec: Content
     command: str
-    trainer: str
+    trainer: RunTrainer
     n_nodes: int
     limits: RunLimits
     folder: str  # of this experiment's jobs
@@ -140,7 +142,7 @@ class Job:
     def _per_node(self) -> int:
         return int(self.spec["world_size"]) // self.n_nodes
 
-    def _worker(self, spec: RunSpec, group: Group) -> Worker:
+    def _worker(self, spec: RunSpec, group: Group) -> RunMaker:
         """Of this node's processes."""
         size = group.n_per_node
         gpus: tuple[str, ...] = ()
@@ -151,7 +153,7 @@ class Job:
             cpus = min(find_cpus(), int(os.environ.get("SLURM_CPUS_PER_TASK", size)))
             threads = max(1, cpus // size)
         slot = Slot(held=gpus, gpus=gpus, threads=threads, size=size)
-        return Worker(slot, self.trainer, device=spec.device, group=group, runs_in=spec.runs_in)
+        return self.trainer.maker(spec, slot, group=group)
 
     def _run(self, rendezvous: Rendezvous) -> None:
         """The first node."""
@@ -161,7 +163,7 @@ class Job:
             turn = TurnToCompile(kernel_cache(spec))
             worker = self._worker(spec, self._first_group(rendezvous))
             turn.wait(self._look)
-            self.event = execute(worker, self._execution(spec, store, rendezvous, turn))
+            self.event = worker.make(self._execution(spec, store, rendezvous, turn))
             if self._lost_a_process(self.event, rendezvous):
                 self.error = self.event.reason  # the job failed, not the run: it is sent again
         except Exception as error:  # nothing can go on here: told to Slurm, and to the runner

@@ -12,7 +12,7 @@ from submitit.core.utils import FailedJobError
 
 from harness.corpora.corpus import data_root
 from harness.errors import UserError
-from harness.run.spec import PlannedRun, is_exclusive
+from harness.run.spec import PlannedRun
 from harness.runner.executor import ExecutorOptions
 from harness.runner.slurm.check import NodeCheck
 from harness.runner.slurm.cluster import Cluster, SbatchOptions, minutes
@@ -52,9 +52,14 @@ def sent_by(executor: submitit.SlurmExecutor, jobs: Sequence[Callable[[], object
 
 def send_check(first: PlannedRun, store: Store, answer: Path, options: ExecutorOptions) -> str:
     """Name of the job that looks whether nodes have what such a run needs. answer: its file."""
+    trainer, spec = options.trainer, first.spec
+    data = list(trainer.data(spec))
+    if trainer.corpora(spec):
+        data.append(str(data_root().resolve()))
     check = NodeCheck(
         results=str(store.root.resolve()),
-        data=str(data_root().resolve()),
+        data=tuple(data),
+        modules=tuple(trainer.modules),
         device=first.spec.device,
         gpus=first.spec.world_size // options.n_nodes,
         answer=str(answer),
@@ -89,22 +94,23 @@ def executor_of(
         setup=[PASS_ON, *cluster.setup],
         srun_args=[*cluster.container, *cluster.srun],
         wckey=None,
-        additional_parameters=sbatch_options(cluster, runs[0], options.n_nodes),
+        additional_parameters=sbatch_options(cluster, runs[0], options),
     )
     return executor
 
 
-def sbatch_options(cluster: Cluster, first: PlannedRun, n_nodes: int) -> SbatchOptions:
+def sbatch_options(cluster: Cluster, first: PlannedRun, options: ExecutorOptions) -> SbatchOptions:
     """The site's options, with the devices that such a run needs on each of its nodes."""
-    per_node = first.spec.world_size // n_nodes
+    per_node = first.spec.world_size // options.n_nodes
+    on_gpus = first.spec.device == "cuda"
     sbatch = dict(cluster.sbatch)
     if "time" not in sbatch:
         sbatch = {"time": "UNLIMITED", **sbatch}
-    if cluster.device == "cuda" and not cluster.asks_for_gpus():
+    if on_gpus and not cluster.asks_for_gpus():
         sbatch["gpus_per_node"] = per_node
     if not any(option in sbatch for option in CPU_OPTIONS):
-        sbatch["cpus_per_task"] = per_node * (CPUS_PER_GPU if cluster.device == "cuda" else 1)
-    if is_exclusive(first.spec):
+        sbatch["cpus_per_task"] = per_node * (CPUS_PER_GPU if on_gpus else 1)
+    if options.is_alone(first):
         sbatch["exclusive"] = True
     return sbatch
 

@@ -77,6 +77,55 @@ def test_a_second_call_does_what_is_missing_and_judges(
     assert "2 looks at the results" in out
 
 
+def test_finished_runs_are_sent_on_and_another_box_goes_on_with_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = folder / "there"
+    options = (*CPU, "--env", "SEED={seed}", "--target", "3.4", "--push", there)
+    assert ablate("ab", "old.py", "new.py", "-n", 2, *options, "--json") == 0
+    first = json.loads(capsys.readouterr().out)
+    shutil.rmtree("results")  # the box is gone
+    assert ablate("ab", "old.py", "new.py", "-n", 3, *options, "--pull") == 0
+    out = capsys.readouterr().out
+    assert f"{there}: 4 runs brought in" in out
+    assert "2 of 6 runs to do" in out
+    assert f"{there}: every finished run is there, 2 of them sent now" in out
+    assert load("ab-old-new", results=str(there)).runs["status"].tolist() == ["finished"] * 6
+    assert first["experiment"] == "ab-old-new"
+    assert ablate("ab", "old.py", "new.py", *CPU, "--pull") == 2
+    assert ablate("ab", "old.py", "new.py", *options, "--push", "nosuch://x") == 2
+    assert "nosuch" in capsys.readouterr().err
+
+
+def test_another_executors_options_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ablate("ab", "old.py", "new.py", *CPU, "--address", "auto") == 2
+    assert "are for --executor ray" in capsys.readouterr().err
+    assert ablate("ab", "old.py", "new.py", *CPU, "--executor", "k8s") == 2
+    assert "--executor k8s: must be local or slurm or ray" in capsys.readouterr().err
+    assert ablate("ab", "old.py", "new.py", *CPU, "--executor", "ray", "--pool") == 2
+    assert "--pool: borrows from runs on nodes like this one" in capsys.readouterr().err
+
+
+def test_a_call_that_is_cancelled_elsewhere_ends_its_script(folder: Path) -> None:
+    Path("slow.py").write_text(
+        "import os, time\nopen(os.environ['AT'], 'w').close()\ntime.sleep(3600)\n"
+    )
+    command = [sys.executable, "-m", "harness", "ab", "slow.py", "old.py", "-n", "1", *CPU]
+    process = subprocess.Popen(
+        [*command, "--env", f"AT={folder / 'at'}", "--experiment", "x"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    STARTED.append(process)
+    wait_for(lambda: (folder / "at").exists() or process.poll() is not None)
+    assert ablate("cancel", "x") == 0
+    _, err = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, "interrupted" in err) == (130, True)
+
+
 def test_what_a_script_prints_is_kept_without_secrets(folder: Path) -> None:
     telling = "import sys\nsecret = 'hf_' + 'a1B2' * 8\nprint('token', secret)\nprint(secret, file=sys.stderr)\n"
     Path("telling.py").write_text(telling + Path("old.py").read_text())

@@ -145,7 +145,11 @@ def test_what_cannot_go_on_is_told(folder: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize(
     "arguments",
-    [["run", "--executor", "slurm"], ["run", "--oom-retries", 1], ["plan", "--detect", 0.01]],
+    [
+        ["run", "--executor", "slurm", "--nodes-per-run", 2],
+        ["run", "--oom-retries", 1],
+        ["plan", "--detect", 0.01],
+    ],
 )
 def test_an_option_of_our_own_trainer_is_refused_not_ignored(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[object]

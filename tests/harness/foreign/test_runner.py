@@ -1,6 +1,8 @@
-"""Runs of foreign scripts on this node's slots: what is tried again, what others have, what is told of each end."""
+"""Runs of foreign scripts wherever they are made: what is tried again, what others have, which code and versions they meet."""
 
-from collections.abc import Callable, Iterator
+import json
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,17 @@ import pytest
 
 from harness.errors import UserError
 from harness.foreign import runner as runner_module
-from harness.foreign.runner import ForeignRunner, make_slots
-from harness.node.slots import Slot
+from harness.foreign.runner import ScriptTrainer, check_gpus
+from harness.node.slots import Node, Slot
+from harness.provenance.code import Code
+from harness.provenance.lock import environment_lock
 from harness.run.attempts import read_attempts
 from harness.run.foreign import TrainerLimits
 from harness.run.measured import ForeignMarks, Measured
 from harness.run.spec import Outcome, PlannedRun
-from harness.runner.executor import RunEnded
+from harness.runner import local as local_module
+from harness.runner.executor import ExecutorOptions, RunEnded
+from harness.runner.local import Runner
 from harness.store.attempt import claim
 from harness.store.store import Store
 from tests.one_run import SPEC
@@ -31,6 +37,7 @@ ASKED = {
     "gpus": 0,
     "environment": {},
 }
+CODE = Code(script="x.sh", files={"x.sh": b"true\n"})
 WELL = Outcome(
     status="finished",
     final=Measured(val_loss=3.25, train_time_s=9.0, steps=10),
@@ -42,139 +49,137 @@ def ended(status: Any, reason: str | None = None) -> Outcome:
     return Outcome(status=status, reason=reason)
 
 
-class Node:
+class Bench:
     """A runner whose scripts end as they are told to: by seed, try after try."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.store, self.patch = Store.create(folder), patch
         self.ends: list[RunEnded] = []
+        self.order: list[int] = []  # seeds, as they were tried
+        self.trainer = ScriptTrainer()
+        self.store.keep_once("code", CODE.source.digest, ".zip", CODE.zipped)
 
-    def runner(self, *scripts: list[Outcome | Exception], retries: int = 0) -> ForeignRunner:
+    def runner(self, *scripts: list[Outcome | Exception], retries: int = 0, **how: Any) -> Runner:
         left: dict[int, Script] = {seed: iter(script) for seed, script in enumerate(scripts)}
-        spec = replace(SPEC, config={"trainer": ASKED})
+        spec = replace(
+            SPEC,
+            config={"trainer": ASKED},
+            source_digest=CODE.source.digest,
+            environment_digest=environment_lock().digest,
+        )
+        spec = replace(spec, **how)
         runs = [
             PlannedRun(spec=replace(spec, seed=seed), arm="a", place=0, block=seed) for seed in left
         ]
 
         def train(spec: Any, **how: Any) -> Outcome:
+            assert how["code"].files == CODE.files
+            self.order.append(spec.seed)
             outcome = next(left[spec.seed])
             if isinstance(outcome, Exception):
                 raise outcome
             return outcome
 
         self.patch.setattr(runner_module, "train", train)
-        slots = [Slot(held=())]
-        limits = TrainerLimits(retries=retries)
-        return ForeignRunner(runs, self.store, slots, limits=limits, on_end=self.ends.append)
+        self.trainer = ScriptTrainer(limits=TrainerLimits(retries=retries))
+        options = ExecutorOptions(trainer=self.trainer, on_end=self.ends.append)
+        return Runner(runs, self.store, Node(max_parallel=1), options)
 
     def statuses(self) -> list[tuple[int, str, str | None]]:
         return [(end.run.spec.seed, end.status, end.reason) for end in self.ends]
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    monkeypatch.setattr(runner_module, "ELSEWHERE_S", 0.0)
-    return Node(tmp_path, monkeypatch)
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(local_module, "ELSEWHERE_S", 0.0)
+    return Bench(tmp_path, monkeypatch)
 
 
-def test_every_end_is_told_with_its_numbers(node: Node) -> None:
-    runner = node.runner(
-        [WELL], [ended("diverged", "at step 5: token=hf_aaaaaaaaaaaaaaaaaaaaaaaaaa")]
-    )
-    assert runner.at_once() == 1
-    summary = runner.run()
-    first, second = node.ends
-    assert (first.status, first.reason, first.val_loss, first.train_time_s) == (
-        "finished",
-        None,
-        3.25,
-        9.0,
-    )
-    assert first.own == {"bpb": 0.5} and second.own == {}
+def test_every_end_is_told_and_their_times_may_be_compared(bench: Bench) -> None:
+    secret = "at step 5: token=hf_aaaaaaaaaaaaaaaaaaaaaaaaaa"
+    summary = bench.runner([WELL], [ended("diverged", secret)]).run()
+    first, second = bench.ends
+    assert (first.status, first.reason, first.val_loss) == ("finished", None, 3.25)
     assert second.reason is not None and "hf_aaaa" not in second.reason
     assert [*summary.statuses.values()] == ["finished", "diverged"] and summary.stopped is None
-    assert runner.progress() == []
-    tokens = {read_attempts(node.store.directory(e.run.spec.run_id))[0].token for e in node.ends}
-    assert tokens == {runner.session}  # their times may be compared
+    directories = [bench.store.directory(end.run.spec.run_id) for end in bench.ends]
+    tokens = [read_attempts(directory)[0].token for directory in directories]
+    assert {token.rpartition("/")[2] for token in tokens} == {bench.trainer.session}
+    assert len(set(tokens)) == 2
 
 
 @pytest.mark.parametrize("status", ["failed", "timeout", "oom"])
-def test_a_failure_is_tried_again_as_often_as_asked_behind_the_others(
-    node: Node, status: str
-) -> None:
-    runner = node.runner([ended(status, "once"), ended(status, "twice"), WELL], [WELL], retries=1)
-    runner.run()
-    assert node.statuses() == [(0, status, "once"), (1, "finished", None), (0, status, "twice")]
+def test_a_failure_is_tried_again_at_once_as_often_as_asked(bench: Bench, status: str) -> None:
+    tries: list[Outcome | Exception] = [ended(status, "once"), ended(status, "twice"), WELL]
+    bench.runner(tries, [WELL], retries=1).run()
+    assert bench.order == [0, 0, 1]
+    assert bench.statuses() == [(0, status, "twice"), (1, "finished", None)]
 
 
-def test_what_did_not_fail_of_itself_is_not_tried_again(node: Node) -> None:
+def test_what_did_not_fail_of_itself_is_not_tried_again(bench: Bench) -> None:
     ends: list[list[Outcome | Exception]] = [
         [ended("diverged"), WELL],
         [ended("interrupted"), WELL],
     ]
-    node.runner(*ends, retries=3).run()
-    assert node.statuses() == [(0, "diverged", None), (1, "interrupted", None)]
+    bench.runner(*ends, retries=3).run()
+    assert bench.statuses() == [(0, "diverged", None), (1, "interrupted", None)]
 
 
-def test_a_copy_that_cannot_be_made_fails_its_run_and_a_fault_ends_everything(node: Node) -> None:
-    runner = node.runner([OSError("disk full")], [RuntimeError("a fault")], [WELL])
+def test_a_copy_that_cannot_be_made_fails_its_run_and_a_fault_ends_everything(
+    bench: Bench,
+) -> None:
+    runner = bench.runner([OSError("disk full")], [RuntimeError("a fault")], [WELL])
     with pytest.raises(RuntimeError, match="a fault"):
         runner.run()
-    assert node.statuses() == [(0, "failed", "its clean copy cannot be made: disk full")]
+    assert bench.statuses() == [(0, "failed", "its clean copy cannot be made: disk full")]
     assert runner.stop == "interrupted"
 
 
-def test_runs_that_another_runner_has_are_waited_for_and_done_if_it_gives_them_up(
-    node: Node,
-) -> None:
-    runner = node.runner([WELL], [WELL], [WELL])
-    specs = [planned.spec for planned in runner.todo]
-    done, given_up = claim(node.store, specs[0]), claim(node.store, specs[1])
-    assert done is not None and given_up is not None
-    waits: list[float] = []
+def test_a_run_that_another_runner_has_is_waited_for(bench: Bench) -> None:
+    runner = bench.runner([WELL], [WELL])
+    done = claim(bench.store, runner.todo[0].spec)
+    assert done is not None
 
-    def wait(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 2:
+    def finish_there(end: RunEnded) -> None:
+        bench.ends.append(end)
+        if end.run.spec.seed == 1:
             done.describe({"host": "there"})
             done.finish(replace(WELL, status="diverged", reason="there"))
-            done.release()
-        if len(waits) == 3:
-            given_up.release()
 
-    node.patch.setattr(runner_module.time, "sleep", wait)
-    summary = runner.run()
-    assert node.statuses() == [
-        (2, "finished", None),
-        (0, "diverged", "there"),
-        (1, "finished", None),
-    ]
-    assert len(waits) == 3 and len(summary.statuses) == 3
+    runner.options = replace(runner.options, on_end=finish_there)
+    runner.run()
+    assert bench.statuses() == [(1, "finished", None), (0, "diverged", "there")]
+    assert bench.order == [1]
 
 
-@pytest.mark.parametrize(
-    ("per_run", "at_once", "held"),
-    [
-        (2, 4, [("0", "1"), ("2", "3")]),
-        (2, 1, [("0", "1")]),
-        (5, 9, [("0", "1", "2", "3", "4")]),
-        (1, 2, [("0",), ("1",)]),
-    ],
-)
-def test_slots_are_disjoint_gpus(
-    monkeypatch: pytest.MonkeyPatch, per_run: int, at_once: int, held: list[tuple[str, ...]]
-) -> None:
+def test_no_run_is_made_of_other_code_than_its_digest_says(bench: Bench) -> None:
+    other = Code(script="x.sh", files={"x.sh": b"rm -rf /\n"}).zipped()
+    (bench.store.root / "code" / f"{CODE.source.digest}.zip").write_bytes(other)
+    with pytest.raises(UserError, match="is not the code that its name says"):
+        bench.runner([WELL]).run()
+    assert bench.order == []
+
+
+def test_no_run_is_made_where_other_versions_are_and_it_is_told_which(bench: Bench) -> None:
+    versions = {**environment_lock().versions, "torch": "1.0"}
+    content = json.dumps(versions).encode()
+    bench.store.keep_once("environments", "e" * 16, ".json", lambda: content)
+    words = f"(torch {environment_lock().versions['torch']} instead of 1.0): install the same"
+    with pytest.raises(UserError, match=re.escape(words)):
+        bench.runner([WELL], environment_digest="e" * 16).run()
+    assert bench.order == []
+
+
+def test_a_run_needs_as_many_gpus_as_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner_module, "find_gpus", lambda: list("01234"))
-    slots = make_slots(per_run, at_once)
-    assert [slot.held for slot in slots] == [slot.gpus for slot in slots] == held
+    check_gpus(replace(SPEC, device="cuda", world_size=5))
+    check_gpus(replace(SPEC, device="cpu", world_size=6))
     with pytest.raises(UserError, match="a run needs 6 GPUs, this node shows 5: ask for fewer, 0"):
-        make_slots(6, 1)
+        check_gpus(replace(SPEC, device="cuda", world_size=6))
 
 
-def test_slots_without_gpus_share_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_module, "find_cpus", lambda: 8)
-    find: Callable[[], list[str]] = lambda: pytest.fail("nobody asked for GPUs")  # noqa: E731
-    monkeypatch.setattr(runner_module, "find_gpus", find)
-    for at_once, threads in ((1, 8), (3, 2), (8, 1), (16, 1)):
-        slots = make_slots(0, at_once)
-        assert slots == [Slot(held=(), threads=threads)] * at_once
+def test_a_slot_of_a_script_is_given_back_and_nothing_waits_on_it() -> None:
+    maker = ScriptTrainer().maker(SPEC, Slot(held=()))
+    assert not maker.alive() and not maker.is_like(maker)
+    with pytest.raises(UserError, match="has one node"):
+        maker.start()

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from harness.foreign import trainer as trainer_module
+from harness.foreign.clean_copy import copy_of, environment_of
 from harness.foreign.command import ForeignTrainer
 from harness.foreign.log_lines import LINE_LIMIT
-from harness.foreign.trainer import environment_of, line_batches, train
+from harness.foreign.trainer import line_batches, train
 from harness.node.slots import Slot
 from harness.provenance.code import Code
 from harness.run.foreign import TrainerLimits
@@ -61,17 +62,16 @@ class Bench:
         stop: Callable[[], str | None] = lambda: None,
         **how: Any,
     ) -> Outcome:
-        archive = self.folder / "code.zip"
-        archive.write_bytes(Code(script="train.sh", files={"train.sh": script.encode()}).zipped())
+        code = Code(script="train.sh", files={"train.sh": script.encode()})
         spec = self.spec(**how)
         self.out = claim(self.store, spec)
         assert self.out is not None
         options: dict[str, Any] = {"slot": Slot(held=()), "limits": limits or TrainerLimits()}
         try:
-            return train(spec, out=self.out, archive=archive, stop=stop, **options)
+            return train(spec, out=self.out, code=code, stop=stop, **options)
         finally:
             self.out.checked(Outcome(status="failed"))  # what was written is on the disk
-            assert not trainer_module.copy_of(self.out).exists()
+            assert not copy_of(self.out).exists()
 
     def rows(self) -> list[tuple[Any, ...]]:
         assert self.out is not None

@@ -103,13 +103,14 @@ def test_a_budget_counts_what_it_names() -> None:
 
 
 def test_a_script_that_compiles_has_one_run_before_its_first_that_nothing_keeps(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("ABLATE_CACHE", str(folder / "cache"))
     kernels = "\nKERNELS = 'torch.compile'\n"
     Path("new.py").write_text(Path("new.py").read_text() + kernels)
     assert ablate("ab", "old.py", "new.py", *CPU, "-n", 1) == 0
     out = capsys.readouterr().out
-    assert "new: a warm-up run" in out and "old: a warm-up run" not in out
+    assert "new.py: a warm-up run" in out and "old.py: a warm-up run" not in out
     assert len(list((folder / "marks").iterdir())) == 3
     assert load("ab-old-new").runs["arm"].tolist().count("new") == 1
     assert ablate("ab", "old.py", "new.py", *CPU, "-n", 2) == 0

@@ -3,9 +3,10 @@
 import os
 import random
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from harness.node import slots as slots_module
 from harness.node.slots import Node, Slot, find_gpus
 from harness.run.spec import PlannedRun, is_exclusive
 from harness.runner import local as runner_module
+from harness.runner.execute import Execution
 from harness.runner.executor import ExecutorOptions
 from harness.runner.kernels import kernel_cache
 from harness.runner.local import Runner
@@ -82,10 +84,14 @@ class Held:
 class NoWorker:
     """A worker that does nothing, and stays warm."""
 
-    def __init__(
-        self, slot: Slot, trainer: str, *, runs_in: Mapping[str, str], forks: bool
-    ) -> None:
-        self.slot, self.runs_in, self.device, self.open = slot, runs_in, "", True
+    def __init__(self, slot: Slot) -> None:
+        self.slot, self.open = slot, True
+
+    def make(self, run: Execution) -> WorkerEvent:
+        return WorkerEvent(status="finished")
+
+    def is_like(self, other: "NoWorker") -> bool:
+        return self.slot == other.slot
 
     def alive(self) -> bool:
         return self.open
@@ -116,11 +122,10 @@ def test_a_mixed_matrix_is_placed_lawfully_to_its_end(
     rng, plan = random.Random(seed), [planned(i, *w) for i, w in enumerate(wishes)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner_module.threading, "Thread", Held)
-        patch.setattr(runner_module, "Worker", NoWorker)
-        patch.setattr(runner_module, "execute", lambda *_, **__: WorkerEvent(status="finished"))
         Held.waiting = []
         node = node_of(n_devices, gpus, most)
-        r = Runner(plan, Store(Path("nowhere")), node, ExecutorOptions())
+        trainer: Any = SimpleNamespace(maker=lambda spec, slot, **_: NoWorker(slot))
+        r = Runner(plan, Store(Path("nowhere")), node, ExecutorOptions(trainer=trainer))
         started: list[int] = []
         while r._go_on():
             running = [(p.spec, slot) for p, slot, _ in (h.args for h in Held.waiting)]

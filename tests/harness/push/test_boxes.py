@@ -214,6 +214,38 @@ def test_a_second_box_goes_on_where_one_vanished(tmp_path: Path) -> None:
     assert results_of(there) == results_of(second.results)
 
 
+def test_two_boxes_that_work_at_once_lose_nothing_and_at_worst_do_work_twice(
+    tmp_path: Path,
+) -> None:
+    """Both go on from what a first one sent; of the second seed each makes a run while the other does."""
+    there, marks = tmp_path / "there", tmp_path / "marks"
+    homes = [tmp_path / name for name in ("first", "left", "right")]
+    for path in (marks, *homes):
+        path.mkdir()
+    first = Matrix(homes[0], n_seeds=1)
+    assert first.run("--push", str(there))[0] == 0
+    had = results_of(there)
+    how = {"FAKE": {"1": "meet"}, "FAKE_MARKS": str(marks)}
+    boxes = [Matrix(home, n_seeds=4, **how) for home in homes[1:]]
+    calls = [box.start("--push", str(there), "--pull", "--max-parallel", "1") for box in boxes]
+    for call in calls:
+        out, err = call.communicate(timeout=240)
+        assert (call.returncode, err) == (0, ""), out
+        assert f"{there}: 2 runs brought in" in out
+        assert f"{there}: every finished run is there" in out
+    arrived = results_of(there)
+    assert had.items() <= arrived.items()
+    made = [results_of(box.results).keys() - had.keys() for box in boxes]
+    assert finished(there) == had.keys() | made[0] | made[1]
+    assert len(finished(there)) == 8
+    assert made[0] & made[1]  # work that was done twice
+    assert boxes[0].table() == boxes[1].table()
+    third = tmp_path / "third"
+    third.mkdir()
+    code, out, err = Matrix(third, n_seeds=4).run("--push", str(there), "--pull")
+    assert (code, err, "fake: everything is finished: 8 runs" in out) == (0, "", True)
+
+
 def test_what_sends_outlives_a_runner_that_is_killed_until_its_runs_are_there(
     tmp_path: Path,
 ) -> None:

@@ -20,10 +20,11 @@ from harness.provenance.source import source_of
 from harness.run.read import read_lines
 from harness.run.spec import Outcome, PlannedRun
 from harness.runner import execute as executing
-from harness.runner import local
+from harness.runner import trainers
 from harness.runner.execute import START_S, Execution, execute
-from harness.runner.executor import ExecutorOptions, RunLimits, stop_signals
+from harness.runner.executor import ExecutorOptions, stop_signals
 from harness.runner.kernels import kernel_cache, kernel_folder
+from harness.runner.limits import RunLimits
 from harness.runner.local import Runner
 from harness.runner.messages import WorkerEvent, WorkerRequest
 from harness.runner.unchanged import check_unchanged
@@ -336,7 +337,7 @@ def test_a_run_that_ended_elsewhere_is_not_tried_again(
         finish(out, replace(DONE, status=status, reason="as it ended there"))
         return WorkerEvent(status="taken")
 
-    monkeypatch.setattr(local, "execute", taken)
+    monkeypatch.setattr(trainers, "execute", taken)
     planned = PlannedRun(arm="baseline", block=0, place=0, spec=PLAIN)
     summary = Runner([planned], store, Node(), ExecutorOptions(experiment="fake")).run()
     assert asked == [PLAIN.run_id]
@@ -356,7 +357,7 @@ def test_a_run_that_was_given_up_elsewhere_is_taken_back(
         finish(out, Outcome(status="interrupted") if status == "taken" else DONE)
         return WorkerEvent(status=status)
 
-    monkeypatch.setattr(local, "execute", execute_here)
+    monkeypatch.setattr(trainers, "execute", execute_here)
     planned = PlannedRun(arm="baseline", block=0, place=0, spec=PLAIN)
     summary = Runner([planned], store, Node(), ExecutorOptions(experiment="fake")).run()
     assert (answers, summary.statuses) == ([], {PLAIN.run_id: "finished"})

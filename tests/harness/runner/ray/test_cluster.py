@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ import psutil
 import pytest
 
 from harness.run.read import read_lines
-from tests.fake_matrix import ROOT, Matrix, wait_for
+from tests.fake_matrix import Matrix, wait_for
+from tests.ray_lab import RayCluster, node_of, on, ray_worker_of
 
 if "ABLATE_REQUIRE_RAY" not in os.environ:
     pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
@@ -26,70 +26,10 @@ pytestmark = [
 LONG_S = 240.0
 
 
-class RayCluster:
-    """A head without devices, and nodes that can be added and killed."""
-
-    def __init__(self) -> None:
-        from ray.cluster_utils import Cluster
-
-        self.cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-
-    @property
-    def address(self) -> str:
-        return str(self.cluster.address)
-
-    def add(self, *, gpus: int = 0, cpus: int = 2, kind: str = "") -> Any:
-        labels = {"ray.io/accelerator-type": kind} if kind else {}
-        return self.cluster.add_node(num_cpus=cpus, num_gpus=gpus, labels=labels)
-
-    def kill(self, node: Any) -> None:
-        self.cluster.remove_node(node, allow_graceful=False)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayCluster]:
-    """What runs on its nodes has the environment of this test."""
-    monkeypatch.setenv("FAKE_MARKS", str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("ABLATE_DEAD_AFTER_S", "5")
-    monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-    made: list[RayCluster] = []
-
-    def start() -> RayCluster:
-        made.append(RayCluster())
-        return made[-1]
-
-    yield start()
-    for started in made:
-        started.cluster.shutdown()
-
-
-def on(cluster: RayCluster, *options: str) -> tuple[str, ...]:
-    return ("--executor", "ray", "--address", cluster.address, *options)
-
-
 def ended(process: Any, code: int) -> str:
     out, err = process.communicate(timeout=LONG_S)
     assert process.returncode == code, out + err
     return str(out)
-
-
-def ray_worker_of(trainer: int) -> int:
-    """Ray's process that has a trainer's."""
-    for parent in psutil.Process(trainer).parents():
-        if "ray::" in "".join(parent.cmdline()):
-            return int(parent.pid)
-    raise AssertionError("no process of Ray's")
-
-
-def node_of(process: int, nodes: list[Any]) -> Any:
-    """The node among these whose raylet has a process."""
-    raylets = {p.pid for p in psutil.Process(process).parents() if p.name() == "raylet"}
-    for node in nodes:
-        if {p.process.pid for p in node.all_processes["raylet"]} & raylets:
-            return node
-    raise AssertionError("no node has it")
 
 
 @pytest.mark.timeout(600)
@@ -141,6 +81,26 @@ def test_a_node_that_fails_what_another_makes_gets_no_more_and_no_block_waits_fo
     assert (
         2 <= sum(end.count("failed") for end in ends) <= 4
     )  # what was there already when it was told
+
+
+@pytest.mark.timeout(600)
+def test_all_runs_of_a_block_are_made_by_nodes_of_one_class(
+    cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind, gpus in (("A", 2), ("B", 1)):
+        monkeypatch.setenv("SLURMD_NODENAME", kind)  # what an attempt calls its node
+        cluster.add(gpus=gpus, kind=kind)
+    matrix = Matrix(tmp_path, n_seeds=6)
+    ended(matrix.spawn(*on(cluster)), 0)
+    made_by = []
+    for seed in range(6):
+        nodes = {row["node"] for run in matrix.runs()[seed] for row in attempts_begun(run)}
+        made_by.append(nodes)
+    assert sorted(map(sorted, made_by)) == [["A"]] * 4 + [["B"]] * 2  # in proportion to their GPUs
+
+
+def attempts_begun(run: Path) -> list[dict[str, Any]]:
+    return [row for row in read_lines(run / "attempts.jsonl") if "started" in row]
 
 
 @pytest.mark.timeout(600)

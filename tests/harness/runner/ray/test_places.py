@@ -9,6 +9,7 @@ import pytest
 from harness.run.attempts import read_attempts
 from harness.run.results import read_result
 from harness.run.spec import Outcome, PlannedRun
+from harness.runner.executor import ExecutorOptions
 from harness.runner.messages import WorkerEvent
 from harness.runner.ray.incoming import packed, take_in
 from harness.runner.ray.places import Need, RayNode, kinds_of_blocks, need_of, selector
@@ -16,6 +17,7 @@ from harness.store.claims import last_attempt
 from harness.store.store import Store
 from tests.harness.store.test_ends import SPEC, claimed
 
+ONE = ExecutorOptions()
 NODES = [
     RayNode(name="a", kind="H100", gpus=8, cpus=64),
     RayNode(name="b", kind="A100", gpus=4, cpus=32),
@@ -32,15 +34,15 @@ def planned(
 
 
 def test_a_process_needs_a_gpu_and_a_cpu_or_a_cpu_alone() -> None:
-    assert need_of(planned(size=4), 1, NODES) == Need(gpus=4, cpus=4)
-    assert need_of(planned(size=4), 2, NODES) == Need(gpus=2, cpus=2)
-    assert need_of(planned(size=3, device="cpu"), 1, NODES) == Need(gpus=0, cpus=3)
+    assert need_of(planned(size=4), ONE, NODES) == Need(gpus=4, cpus=4)
+    assert need_of(planned(size=4), ExecutorOptions(n_nodes=2), NODES) == Need(gpus=2, cpus=2)
+    assert need_of(planned(size=3, device="cpu"), ONE, NODES) == Need(gpus=0, cpus=3)
 
 
 def test_a_timing_run_needs_the_whole_of_the_largest_node_that_has_room() -> None:
-    assert need_of(planned(size=2, exclusive=True), 1, NODES) == Need(gpus=8, cpus=64)
-    assert need_of(planned(size=2, exclusive=True), 1, NODES[1:]) == Need(gpus=4, cpus=32)
-    assert need_of(planned(size=16, exclusive=True), 1, NODES) == Need(gpus=16, cpus=16)
+    assert need_of(planned(size=2, exclusive=True), ONE, NODES) == Need(gpus=8, cpus=64)
+    assert need_of(planned(size=2, exclusive=True), ONE, NODES[1:]) == Need(gpus=4, cpus=32)
+    assert need_of(planned(size=16, exclusive=True), ONE, NODES) == Need(gpus=16, cpus=16)
 
 
 def test_blocks_have_one_class_each_in_proportion_to_its_room() -> None:

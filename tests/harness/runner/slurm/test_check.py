@@ -11,6 +11,7 @@ from harness.run.files import write_json
 from harness.runner.slurm import check
 from harness.runner.slurm.check import NodeCheck, answer_file, check_environment, needs_check
 from harness.runner.slurm.cluster import Cluster
+from harness.runner.trainers import OwnTrainer
 from tests.fake_matrix import Matrix
 from tests.harness.runner.slurm.test_site import install
 
@@ -46,7 +47,14 @@ def states(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def of_this_machine(folder: Path) -> NodeCheck:
     answer = str(folder / "answer.json")
-    return NodeCheck(results=str(folder), data=str(folder), device="cpu", gpus=0, answer=answer)
+    return NodeCheck(
+        results=str(folder),
+        data=(str(folder),),
+        modules=tuple(OwnTrainer().modules),
+        device="cpu",
+        gpus=0,
+        answer=answer,
+    )
 
 
 def test_an_environment_as_ours_lacks_nothing(tmp_path: Path) -> None:
@@ -57,7 +65,7 @@ def test_an_environment_as_ours_lacks_nothing(tmp_path: Path) -> None:
     ("how", "words"),
     [
         ({"results": "/nowhere/results"}, "the results folder /nowhere/results cannot be written"),
-        ({"data": "/nowhere/data"}, "the data folder /nowhere/data is not there"),
+        ({"data": ("/nowhere/data",)}, "the data /nowhere/data is not there"),
         ({"device": "cuda", "gpus": 1_000}, "and a run needs 1000"),
     ],
 )

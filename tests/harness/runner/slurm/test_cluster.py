@@ -5,11 +5,9 @@ Accounting is off, as submitit cannot bear: no job may keep its runner waiting.
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,67 +17,10 @@ from harness.run.retired import read_retired
 from harness.runner.slurm.sent import jobs_folder, jobs_of
 from harness.store.store import Store
 from tests.fake_matrix import Matrix, ablate, kill, processes_of, wait_for
+from tests.slurm_lab import LONG_S, SITE, Login, process_of, slurm
 
-HERE = Path(__file__).resolve().parents[3] / "slurm"
-SITE = 'device: cpu\ngres: gpu:1\ntime: "0:30:00"\nmem: 300M\nsetup: [export ABLATE_SITE=lab]\n'
 SLOW_STEPS = 100_000  # as the fake trainer tells them
-LONG_S = 400.0  # for a machine that is busy with other things
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A running cluster. `.ci/run` installs Slurm and requires it."""
-    if shutil.which("slurmctld") is None and "ABLATE_REQUIRE_SLURM" not in os.environ:
-        pytest.skip("Slurm is not installed: apt-get install slurm-wlm munge")
-    folder = tmp_path_factory.mktemp("cluster")
-    try:
-        subprocess.run([HERE / "up.sh", folder], check=True, timeout=LONG_S)
-        yield folder
-    finally:
-        subprocess.run([HERE / "down.sh", folder], check=True, timeout=LONG_S)
-
-
-class Login:
-    """A user's session on the login node, in a folder of its own. What it started is gone at its end, processes and jobs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.started: list[subprocess.Popen[str]] = []
-
-    def start(self, matrix: Matrix, *options: str, site: str = SITE) -> "subprocess.Popen[str]":
-        file = self.folder / f"cluster{len(self.started)}.yaml"
-        file.write_text(site)
-        self.started.append(matrix.spawn("--executor", "slurm", "--cluster", str(file), *options))
-        return self.started[-1]
-
-    def close(self) -> None:
-        for process in self.started:
-            kill(process.pid)
-            process.wait()
-            for pipe in (process.stdout, process.stderr):
-                if pipe is not None:
-                    pipe.close()
-        slurm("scancel", "--me")
-        wait_for(
-            lambda: slurm("squeue", "-h") == "", LONG_S, every_s=0.2, seen=lambda: slurm("squeue")
-        )
-
-
-@pytest.fixture
-def login(cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Login]:
-    monkeypatch.setenv("SLURM_CONF", str(cluster / "slurm.conf"))
-    monkeypatch.setenv("FAKE_MARKS", str(tmp_path))
-    monkeypatch.setenv("FAKE_POLL_S", "0.5")
-    session = Login(tmp_path)
-    yield session
-    session.close()
-
-
-def slurm(*command: str) -> str:
-    return subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=LONG_S
-    ).stdout
 
 
 def ended(process: "subprocess.Popen[str]", code: int) -> str:
@@ -120,30 +61,6 @@ def marked(login: Login, mark: str) -> str:
     path = login.folder / mark
     wait_for(lambda: path.exists() and path.read_text(), LONG_S, every_s=0.1)
     return path.read_text()
-
-
-def process_of(job: str) -> int:
-    """The process that Slurm watches for a job."""
-    array, _, task = job.partition("_")
-    here = f"\0SLURM_CONF={os.environ['SLURM_CONF']}\0"  # another cluster may have a job of this number
-    marks = (
-        [f"\0SLURM_ARRAY_JOB_ID={array}\0", f"\0SLURM_ARRAY_TASK_ID={task}\0"]
-        if task
-        else [f"\0SLURM_JOB_ID={array}\0"]
-    )
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            command, environment = (path.parent / "cmdline").read_bytes(), b"\0" + path.read_bytes()
-        except OSError:
-            continue
-        mine = all(mark.encode() in environment for mark in [here, *marks])
-        if (
-            mine
-            and b"submitit.core._submit" in command
-            and not command.startswith((b"srun", b"/bin/bash"))
-        ):
-            return int(path.parent.name)
-    raise AssertionError(f"no process of job {job}")
 
 
 def test_a_matrix_goes_to_its_report_whatever_happens_to_its_jobs(login: Login) -> None:

@@ -13,11 +13,13 @@ import pytest
 
 from harness.errors import UserError
 from harness.run.spec import PlannedRun
-from harness.runner.executor import RunLimits
+from harness.runner.executor import ExecutorOptions
 from harness.runner.kernels import TurnToCompile, kernel_cache
+from harness.runner.limits import RunLimits
 from harness.runner.slurm.cluster import Cluster
 from harness.runner.slurm.job import Job, gpus_of_job
 from harness.runner.slurm.send import PASS_ON, sbatch_options
+from harness.runner.trainers import OwnTrainer
 from tests.fake_driver import FakeDriver
 from tests.one_run import SPEC
 
@@ -37,10 +39,13 @@ NAMES = ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 def test_every_gpu_of_a_job_has_its_cpus(
     site: dict[str, Any], size: int, n_nodes: int, cpus: object
 ) -> None:
-    spec = replace(SPEC, config={"timing": {"exclusive_node": False}}, world_size=size)
+    options = ExecutorOptions(n_nodes=n_nodes)
+    config = {"timing": {"exclusive_node": False}}
+    spec = replace(SPEC, config=config, world_size=size, device="cuda")
     run = PlannedRun(spec=spec, arm="a", place=0, block=0)
-    assert sbatch_options(Cluster(sbatch=site), run, n_nodes).get("cpus_per_task") == cpus
-    on_cpus = sbatch_options(Cluster(device="cpu"), run, n_nodes)
+    assert sbatch_options(Cluster(sbatch=site), run, options).get("cpus_per_task") == cpus
+    run = replace(run, spec=replace(spec, device="cpu"))
+    on_cpus = sbatch_options(Cluster(device="cpu"), run, options)
     assert on_cpus["cpus_per_task"] == size // n_nodes
 
 
@@ -167,7 +172,7 @@ def test_a_job_that_is_to_go_is_put_back_once_its_run_has_ended(tmp_path: Path) 
         results=str(tmp_path),
         spec={},
         command="",
-        trainer="",
+        trainer=OwnTrainer(),
         n_nodes=1,
         limits=RunLimits(),
         folder=str(tmp_path),

@@ -13,7 +13,8 @@ import pytest
 from harness.errors import UserError
 from harness.run.attempts import AttemptRow, read_attempts
 from harness.run.spec import PlannedRun, RunSpec
-from harness.runner.executor import ExecutorOptions, RunLimits
+from harness.runner.executor import ExecutorOptions
+from harness.runner.limits import RunLimits
 from harness.runner.messages import WorkerEvent
 from harness.runner.slurm import nodes, queue
 from harness.runner.slurm.cluster import Cluster
@@ -24,6 +25,7 @@ from harness.runner.slurm.nodes import LastTry, keep_off, last_try, n_nodes_of, 
 from harness.runner.slurm.queue import check_slurm, job_states, output_of
 from harness.runner.slurm.send import refusal_of, sbatch_options, script_of
 from harness.runner.slurm.sent import cancel_experiment, jobs_folder, last_jobs, note_sent
+from harness.runner.trainers import OwnTrainer
 from harness.store.store import Store
 from tests.one_run import SPEC
 
@@ -221,10 +223,15 @@ def test_many_jobs_are_kept_off_a_thousand_at_a_time(asked: Any) -> None:
 def test_a_job_asks_for_what_its_site_leaves_open(
     site: dict[str, str], exclusive: bool, options: dict[str, Any]
 ) -> None:
-    spec = replace(SPEC, config={"timing": {"exclusive_node": exclusive}}, world_size=4)
+    config = {"timing": {"exclusive_node": exclusive}}
+    spec = replace(SPEC, config=config, world_size=4, device="cuda")
     run = PlannedRun(spec=spec, arm="a", place=0, block=0)
-    assert sbatch_options(Cluster(sbatch=site), run, 2) == options
-    assert "gpus_per_node" not in sbatch_options(Cluster(device="cpu"), run, 2)
+    asked = ExecutorOptions(n_nodes=2)
+    assert sbatch_options(Cluster(sbatch=site), run, asked) == options
+    alone = sbatch_options(Cluster(sbatch=site), run, replace(asked, alone=True))
+    assert alone == {**options, "exclusive": True}
+    run = replace(run, spec=replace(spec, device="cpu"))
+    assert "gpus_per_node" not in sbatch_options(Cluster(), run, asked)  # whatever the site has
 
 
 def test_a_refusal_is_what_sbatch_said_last() -> None:
@@ -291,11 +298,13 @@ def in_a_job(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 class FakeWorker:
     """The processes of a node, which nobody starts; at each look at them something may happen."""
 
+    make: Callable[[Any], WorkerEvent]
+
     def __init__(self, *looks: Callable[[], object]) -> None:
         self.looks, self.made, self.calls = list(looks), {}, []
 
-    def __call__(self, slot: Any, trainer: str, **how: Any) -> "FakeWorker":
-        self.made = {"slot": slot, "trainer": trainer, **how}
+    def maker(self, spec: RunSpec, slot: Any, **how: Any) -> "FakeWorker":
+        self.made = {"spec": spec, "slot": slot, **how}
         return self
 
     def start(self) -> None:
@@ -323,7 +332,11 @@ def job_in(folder: Path, *, device: str = "cuda", n_nodes: int = 2) -> Job:
     options: dict[str, Any] = {"n_nodes": n_nodes, "limits": RunLimits(), "folder": str(jobs)}
     results = str(folder / "results")
     return Job(
-        results=results, spec=spec.to_mapping(), command="ablate run", trainer="none", **options
+        results=results,
+        spec=spec.to_mapping(),
+        command="ablate run",
+        trainer=OwnTrainer(),
+        **options,
     )
 
 
@@ -390,7 +403,7 @@ def test_a_further_node_lends_its_processes_and_tells_if_they_end_before_the_run
     worker = FakeWorker(lambda: None, happens[what])
     if told is None:  # its processes go on
         worker.looks += [lambda: None] * 100_000
-    monkeypatch.setattr("harness.runner.slurm.job.Worker", worker)
+    job.trainer = worker
     assert job()["status"] == "lent"
     assert worker.calls == ["start", "kill"]
     group = worker.made["group"]
@@ -408,9 +421,9 @@ def ended_as(
 
     lost: what a further node tells meanwhile."""
     asked: dict[str, Any] = {}
-    worker = FakeWorker()
+    job.trainer = worker = FakeWorker()
 
-    def execute(worker: Any, execution: Any) -> WorkerEvent:
+    def make(execution: Any) -> WorkerEvent:
         meeting = Path(job.folder) / "meeting-7_2-0.json"
         meeting.touch()
         if lost:
@@ -418,8 +431,7 @@ def ended_as(
         asked.update(limits=execution.limits, stop=execution.stop(), job=execution.job)
         return event
 
-    monkeypatch.setattr("harness.runner.slurm.job.execute", execute)
-    monkeypatch.setattr("harness.runner.slurm.job.Worker", worker)
+    worker.make = make
     monkeypatch.setattr("harness.runner.slurm.job.TELL_S", 0.0)
     try:
         asked["said"] = job()
