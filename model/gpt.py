@@ -5,8 +5,6 @@ A component is chosen where it is built; the forward pass asks only whether it i
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,6 +26,7 @@ from .precision import BF16, FP32, PLAIN, Dtypes
 from .rotary import ROTATIONS, UNTURNED, Rotary, offset_keys
 from .skips import SKIP_INIT, Backout, Skip
 from .softcap import capped, softcap_of
+from .tokens import Tokens
 from .values import GATE_INPUTS, ValueMix, add, lerp, pair, remainder_of_pair
 
 STORAGE = {"fp32": FP32, "bf16": BF16}
@@ -189,20 +188,6 @@ class Block(nn.Module):
 
 
 # ---------------------------------------------------------------- the network
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tokens:
-    """What the network must know of its input.
-
-    Ids 0..vocab_size-1, the id that opens a document, the longest sequence, and for a loss on
-    prefixes the bytes of every id, None of one that is no text.
-    """
-
-    vocab_size: int
-    separator: int
-    seq_len: int
-    texts: Sequence[bytes | None] | None = None
 
 
 class GPT(nn.Module):

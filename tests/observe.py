@@ -30,7 +30,8 @@ from harness.corpora.corpus import TOKENIZER_FILE, HeldOut, write_corpus
 from harness.data.shards import write_shard
 from harness.model.attention import KERNELS
 from harness.model.config import AFFECTS
-from harness.model.gpt import GPT, Tokens
+from harness.model.gpt import GPT
+from harness.model.tokens import Tokens
 from harness.optim.exchange import EXCHANGES, Ranks
 from harness.optim.muon import Muon
 from harness.run.metrics import MetricRow

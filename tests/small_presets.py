@@ -9,7 +9,7 @@ from harness.config.device import for_device
 from harness.config.presets import names, preset_values, to_config
 from harness.config.run import RunConfig
 from harness.config.validate import check_config
-from harness.model.gpt import Tokens
+from harness.model.tokens import Tokens
 from harness.training.core import Batch, Core
 
 PRESETS = names("records")

@@ -17,7 +17,7 @@ from torch import Tensor
 from harness.bench.steps import GPT2, resolve
 from harness.config.run import RunConfig, with_fields
 from harness.model.attention import KERNELS, make_mask
-from harness.model.gpt import Tokens
+from harness.model.tokens import Tokens
 from harness.training.core import Core
 
 # kernels in bf16 against fp32: 8 bits of mantissa, summed over a row in another order

@@ -27,8 +27,9 @@ from harness.bench.steps import GPT2, resolve
 from harness.bench.traffic import Graph, Network
 from harness.config.run import RunConfig
 from harness.model.attention import KERNELS
-from harness.model.gpt import GPT, Tokens
+from harness.model.gpt import GPT
 from harness.model.precision import dtypes
+from harness.model.tokens import Tokens
 
 LIBRARIES = ("sdpa", "cudnn", "flash")  # attention kernels that no compiler sees into
 GRAPHS = ("forward", "backward")

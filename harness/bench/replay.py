@@ -17,8 +17,8 @@ from harness.bench.recording import RecordedFacts, Recording
 from harness.config.device import for_device
 from harness.config.presets import Values, preset_values, to_config
 from harness.config.validate import check_config
-from harness.model.gpt import Tokens
 from harness.model.mask import dense_mask, document_ids
+from harness.model.tokens import Tokens
 from harness.optim.muon import Group
 from harness.training.core import Core
 

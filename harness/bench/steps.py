@@ -30,7 +30,7 @@ from harness.config.validate import check_config
 from harness.data.prefetcher import StepLoader
 from harness.data.shards import write_shard
 from harness.errors import UserError
-from harness.model.gpt import Tokens
+from harness.model.tokens import Tokens
 from harness.node.memory import peak_mib
 from harness.training.clock import Clock
 from harness.training.core import Core

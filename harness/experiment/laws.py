@@ -21,7 +21,7 @@ from harness.config.schedule import schedule_at
 from harness.corpora.corpus import Corpus, write_corpus
 from harness.data.shards import write_shard
 from harness.experiment.experiment import load_experiment
-from harness.model.gpt import Tokens
+from harness.model.tokens import Tokens
 from harness.training.core import Core
 from harness.training.loaders import loaders
 

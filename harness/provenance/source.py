@@ -27,6 +27,7 @@ TRAINING_PART = (
     "data/*.py",
     "config/run.py",
     "config/schedule.py",
+    "config/schedule_config.py",
     "config/plugins.py",
 )
 

@@ -18,10 +18,11 @@ from torch.nn.parallel import DistributedDataParallel
 from harness.config.run import RunConfig
 from harness.config.schedule import ScheduleValues, schedule_at, windows_at
 from harness.data.loader import Batch
-from harness.model.gpt import GPT, Tokens
+from harness.model.gpt import GPT
 from harness.model.objective import Objective
 from harness.model.parameters import parameters_by_role
 from harness.model.precision import FP32, dtypes
+from harness.model.tokens import Tokens
 from harness.optim.build import (
     build_optimizers,
     narrow_matrices,

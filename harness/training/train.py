@@ -18,7 +18,7 @@ from harness.corpora.verify import verify
 from harness.data.loader import Batch, ValLoader
 from harness.data.prefetcher import Prefetcher
 from harness.errors import UserError
-from harness.model.gpt import Tokens
+from harness.model.tokens import Tokens
 from harness.run.document import Document
 from harness.run.measured import Measured
 from harness.run.metrics import HeldoutLoss, MetricRow, TrainingLoss, Validation

@@ -354,7 +354,7 @@ TRAINING = """
 import torch
 from harness.training.core import Core
 from harness.experiment.experiment import load_experiment
-from harness.model.gpt import Tokens
+from harness.model.tokens import Tokens
 
 def train(config):
     core = Core(config, Tokens(vocab_size=257, separator=256, seq_len=128), seed=0)

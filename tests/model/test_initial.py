@@ -8,9 +8,10 @@ import torch
 
 from harness.config.device import for_device
 from harness.config.presets import preset_values, to_config
-from harness.model.gpt import GPT, Tokens
+from harness.model.gpt import GPT
 from harness.model.parameters import initial_values
 from harness.model.precision import dtypes
+from harness.model.tokens import Tokens
 from tests.small_presets import PRESETS, SEPARATOR, VOCAB, batch, core, small
 
 UNTIED = [name for name in PRESETS if not preset_values(name)[0]["model.tied_head"]]

@@ -144,7 +144,7 @@ VALIDATION = """
 import torch
 from harness.bench.steps import resolve
 from harness.training.core import Core
-from harness.model.gpt import Tokens
+from harness.model.tokens import Tokens
 torch.set_num_threads(1)
 config, _ = resolve("r08", scale="tiny", device="cpu", settings={"model.n_layer": 2, "precision.val_grad": True})
 core, shape = Core(config, Tokens(vocab_size=257, separator=256, seq_len=512), seed=0), (4, 512)

@@ -27,7 +27,7 @@ from harness.bench.units import UNITS
 from harness.config.device import for_device
 from harness.config.presets import names, preset_values, to_config
 from harness.errors import UserError
-from harness.model.gpt import Tokens
+from harness.model.tokens import Tokens
 from harness.training.core import Core
 
 ROOT = Path(__file__).resolve().parents[3]

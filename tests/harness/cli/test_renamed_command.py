@@ -67,7 +67,7 @@ def test_a_renamed_experiment_goes_on_and_is_confirmed_by_its_new_name(tmp_path:
     code, out, _ = matrix.run("--set", "name=other")
     assert (code, "to do" in out) == (0, False), "nothing of it was missing"
     assert [p.name for p in (matrix.results / "experiments").iterdir()] == ["other"]
-    asked = ("confirm", str(matrix.file), "--set", "name=other", "--margin", "0.05", "-o")
+    asked = ("confirm", str(matrix.file), "--set", "name=other", "--margin", "5", "-o")
     written = matrix.forked(*asked, str(tmp_path / "fresh.yaml"))
     assert written.returncode == 0, written.stderr
     assert "name: other_confirm" in (tmp_path / "fresh.yaml").read_text()

@@ -11,7 +11,7 @@ from harness.config.run import get
 from harness.errors import UserError
 from harness.experiment.experiment import load_experiment
 from harness.experiment.values import check_plugin_value
-from harness.model.gpt import Tokens
+from harness.model.tokens import Tokens
 from harness.provenance.source import source_of
 from harness.training.core import Core
 

@@ -16,8 +16,9 @@ from harness.config.run import SECTIONS, RunConfig, flat, toggles
 from harness.config.validate import check_config
 from harness.data.positions import Global, PerRank
 from harness.experiment.values import check_values
-from harness.model.gpt import GPT, Tokens
+from harness.model.gpt import GPT
 from harness.model.parameters import parameters_by_role
+from harness.model.tokens import Tokens
 from harness.optim.schedule import lr_factor, muon_momentum, window_tokens
 from tests import golden
 

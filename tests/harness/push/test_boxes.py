@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.run.plural import plural
 from harness.run.results import read_result
 from harness.store.merge import what_is_wrong
 from tests.assassin import trains
@@ -208,7 +209,7 @@ def test_a_second_box_goes_on_where_one_vanished(tmp_path: Path) -> None:
     second = Matrix(homes[1], n_seeds=3)
     code, out, err = second.run("--push", str(there), "--pull")
     assert (code, err) == (0, ""), out
-    assert f"{there}: {len(had)} runs brought in" in out
+    assert f"{there}: {plural(len(had), 'run')} brought in" in out
     assert f"{6 - len(had)} of 6 runs to do" in out
     assert had.items() <= results_of(second.results).items()
     assert results_of(there) == results_of(second.results)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harness.config.run import RunConfig, from_plain, with_fields
-from harness.model.gpt import Tokens
+from harness.model.tokens import Tokens
 from harness.run.spec import RunSpec
 from harness.training.core import Core
 from tests.one_training import STEPS

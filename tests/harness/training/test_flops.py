@@ -7,8 +7,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from harness.config.run import with_fields
-from harness.model.gpt import Tokens
 from harness.model.mask import dense_mask
+from harness.model.tokens import Tokens
 from harness.training.core import Core
 from harness.training.flops import flops_per_token, mean_keys
 from harness.training.utilisation import matrix_rate, mfu

@@ -11,7 +11,7 @@ import torch
 
 from harness.config.run import from_plain
 from harness.corpora.index import open_corpus
-from harness.model.gpt import Tokens
+from harness.model.tokens import Tokens
 from harness.run.read import read_lines
 from harness.run.results import read_result
 from harness.run.spec import RunSpec
