@@ -325,6 +325,12 @@ class _GroupsFile:
         missing = sorted(numbers - set(owner))
         if missing:
             raise self.fail(f"atom {missing[0]} stands in no group: put it into one")
+        for group in groups:
+            if not group.atoms:
+                raise self.fail(
+                    f"group '{group.name}' has no atom: move one into it, or take it out",
+                    group.name,
+                )
 
     def _check_circles(self, groups: tuple[ChangeGroup, ...]) -> None:
         by_name = {group.name: group for group in groups}
