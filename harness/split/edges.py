@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from harness.split.align import DEFINITIONS
 from harness.split.calls import Edge, call_edges, signature_edges, tied
 from harness.split.diff import MergedScripts
 from harness.split.merged import Only, Parameter, Swap, atoms_in, inside, walk
@@ -25,6 +26,7 @@ def edges_of(difference: MergedScripts, sites: Sites) -> dict[Edge, str]:
         ("parameters in one place", signature_edges(tree)),
         ("a loop's variable and what it goes over", loops(tree)),
         ("what a function gives back", returns(tree)),
+        ("one definition, changed and in another place", redefined(tree)),
         ("a label in quotes", labels(tree)),
         ("the same exchange in one definition", same_exchanges(tree)),
         ("a value that is changed in place", changed_in_place(tree, sites)),
@@ -93,6 +95,21 @@ def returns(tree: Any) -> Iterator[Edge]:
             ends = [p for p in part if isinstance(p, Only) and isinstance(p.node, ast.Return)]
             if len({end.is_new for end in ends}) == 2:
                 yield from tied(end.atom for end in ends)
+
+
+def redefined(tree: Any) -> Iterator[Edge]:
+    """A definition that goes where another of its name comes: the later one is what counts."""
+    for part in walk(tree):
+        if isinstance(part, list):
+            atoms: dict[str, set[int]] = defaultdict(set)
+            sides: dict[str, set[bool]] = defaultdict(set)
+            for piece in part:
+                if isinstance(piece, Only) and isinstance(piece.node, DEFINITIONS):
+                    atoms[piece.node.name].add(piece.atom)
+                    sides[piece.node.name].add(piece.is_new)
+            for name in atoms:
+                if len(sides[name]) == 2:
+                    yield from tied(atoms[name])
 
 
 # ---------------------------------------------------------------- words in quotes

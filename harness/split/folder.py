@@ -202,6 +202,7 @@ def patch_of(before: str, after: str, script: str) -> str:
 def read_folder(path: Path) -> Folder:
     """Read a folder and check its groups; raises UserError with the line that is wrong."""
     file = YamlFile(path / CHANGES)
+    read_bytes(path / CHANGES, below=1)  # which refuses a link
     script = file.data.get("script")
     if not isinstance(script, str) or not re.fullmatch(r"[\w.-]+", script):
         raise UserError(f"{file.where('script')}: script must be the file name of both scripts")
@@ -210,7 +211,7 @@ def read_folder(path: Path) -> Folder:
         place_of = path / side / script
         if not place_of.is_file():
             raise UserError(f"{place_of}: is not there: `ablate split` writes the folder anew")
-        texts.append(decoded(place_of.read_bytes(), str(place_of)))
+        texts.append(decoded(read_bytes(place_of, below=2), str(place_of)))
     parts = take_apart(*texts)
     groups = _GroupsFile(file, parts).groups()
     with_own = Parts(
@@ -325,6 +326,12 @@ class _GroupsFile:
         missing = sorted(numbers - set(owner))
         if missing:
             raise self.fail(f"atom {missing[0]} stands in no group: put it into one")
+        for group in groups:
+            if not group.atoms:
+                raise self.fail(
+                    f"group '{group.name}' has no atom: move one into it, or take it out",
+                    group.name,
+                )
 
     def _check_circles(self, groups: tuple[ChangeGroup, ...]) -> None:
         by_name = {group.name: group for group in groups}

@@ -131,9 +131,9 @@ def _quiet(whole: MergedScripts, sites: Sites, atoms: list[Atom]) -> _Quiet:
         for answer in answers:
             if answer.condition is None or answer.condition[0] not in users:
                 continue
-            if site.condition is None:
+            if site.condition is None or answer.condition[1] != site.condition[1]:
                 del users[answer.condition[0]]
-            elif answer.condition[1] == site.condition[1]:
+            else:
                 users[answer.condition[0]].add(site.condition[0])
     neutral = {atom.number for atom in atoms if atom.is_neutral}
     return _Quiet(neutral=neutral, users=users)

@@ -85,8 +85,9 @@ def conditions(recipe: Recipe, outcome: Comparisons) -> str:
     rates = rate_words(recipe)
     if rates:
         parts.append(rates)
-    if recipe_facts.corpus(recipe) is not None:
-        parts.append(f"on {recipe.plan.corpus.name}")
+    corpus = recipe.plan.corpus
+    if parts and recipe_facts.corpus(recipe) is not None and corpus.fingerprint != "not recorded":
+        parts.append(f"on {corpus.name}")
     return ", ".join(parts)
 
 
@@ -158,10 +159,12 @@ def shares_answer(plan: Plan, contributions: Sequence[Attribution], outcome: Com
     """
     if plan.design != "shapley" or outcome.primary != "val_loss":
         return ""
-    largest_set = max(plan.arms, key=lambda arm: len(arm.changes))
-    whole = outcome.of(largest_set.name, "val_loss")
     for table in contributions:
-        if table.metric != "val_loss" or table.total is None or whole is None:
+        if table.metric != "val_loss" or table.total is None:
+            continue
+        together = [arm for arm in plan.arms if set(arm.changes) == set(table.shares)]
+        whole = outcome.of(together[0].name, "val_loss")
+        if whole is None:
             continue
         shares = {}
         for change, columns in table.shares.items():

@@ -114,3 +114,24 @@ def test_a_value_is_asked_for_before_it_is_put_anywhere() -> None:
     assert checker.problems("for y in y:\n    pass\n") != []
     assert checker.problems("def f(y):\n    y = y + 1\n    y += 1\n") == []
     assert checker.problems("def f():\n    def g():\n        return y\n    y = 1\n    g()\n") == []
+
+
+def test_a_value_that_old_lines_read_too_is_a_group_of_its_own() -> None:
+    """The line that reads it has another form as well: that is another change."""
+    parts = apart(
+        "def f(x, b=0):\n    x = g(x)\n    return a + h(x, 1) * 2\n",
+        "def f(x, b=0):\n    x = g(x)\n    x = norm(x)\n    return a + h(x, 1, b) * 3\n",
+    )
+    assert not needs(parts, "x = norm(x)", "h(x, 1, b)")
+    assert not needs(parts, "h(x, 1, b)", "x = norm(x)")
+    assert {group.kind for group in parts.groups} == {"learning"}
+
+
+def test_a_definition_that_is_changed_and_moved_is_one_group() -> None:
+    """Of two of one name the later counts: the new one alone, or without it, would do nothing."""
+    old = "def rate(s):\n    return 0.1 * s\n"
+    new = "def rate(s):\n    return max(floor, 0.2 * s ** 2)\n"
+    others = "def f(x):\n    return g(x, 1)\n\ndef h(x):\n    return x - 1\n"
+    for before, after in ((others + old, new + others), (old + others, others + new)):
+        parts = apart(before + "rate(1)\n", after + "rate(1)\n")
+        assert group_of(parts, "added: def rate") == group_of(parts, "removed: def rate")

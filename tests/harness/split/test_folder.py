@@ -99,3 +99,13 @@ def test_arms_of_many_groups_have_folders_of_their_own(folder: Path) -> None:
     names = [group.name for group in groups]
     arms = {many.arm(chosen) for chosen in (names[:3], [*names[:2], names[3]], names[:4])}
     assert len(arms) == 3
+
+
+@pytest.mark.parametrize("place", ["changes.yaml", "new", "new/train.py"])
+def test_neither_the_groups_nor_a_script_are_read_through_a_link(
+    place: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = folder.parent / "moved"
+    (folder / place).rename(moved)
+    (folder / place).symlink_to(moved)
+    assert "links" in line(capsys, "split", "--check", folder)

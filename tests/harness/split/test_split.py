@@ -218,6 +218,10 @@ def test_a_folder_has_a_patch_per_group_and_its_merged_groups_are_checked(
     ("change", "said"),
     [
         (lambda g: g["gate"]["atoms"].clear(), "stands in no group: put it into one"),
+        (
+            lambda g: g["scale"]["atoms"].append(g["gate"]["atoms"].pop()),
+            "group 'gate' has no atom: move one into it, or take it out",
+        ),
         (lambda g: g["gate"].update(atoms=g["rate"]["atoms"]), "stands in 'rate' and in 'gate'"),
         (lambda g: g["gate"].update(needs=["scal"]), "did you mean 'scale'?"),
         (lambda g: g["gate"].update(kind="magic"), "kind 'magic'"),

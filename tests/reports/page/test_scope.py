@@ -10,8 +10,11 @@ from harness.cli.complete import MOST_LINES, say_answer
 from harness.cli.plan import changes_words
 from harness.experiment.experiment import load_experiment
 from harness.store.store import Store
+from reports.analysis.attribution import attributions
+from reports.analysis.compare import compare_all
 from reports.inputs.load import load
 from reports.page.embed import table_rows
+from reports.page.scope import shares_answer
 from reports.page.write import write_report
 from reports.verify.headline import check_headline
 from reports.verify.page import read_page
@@ -135,6 +138,20 @@ def test_a_shapley_design_begins_with_its_shares(tmp_path):
     for said in ("worse) are: untied_head −0.01", beyond):
         page.write_text(text.replace(said, said.replace("0.01", "0.09")))
         assert any("answer" in sentence for sentence in verify(page)), said
+
+
+def test_the_shares_are_of_the_arm_of_their_changes_and_no_other(tmp_path):
+    """A bundle's last arm has another length on top, which has no share."""
+    write_experiment(tmp_path, arms=FACTORIAL, design="shapley", n_seeds=5)
+    made = load("split", tmp_path)
+    tables, outcome = attributions(made), compare_all(made)
+    said = shares_answer(made.plan, tables, outcome)
+    [whole] = [arm for arm in made.plan.arms if set(arm.changes) == set(tables[0].shares)]
+    [alone] = [arm for arm in made.plan.arms if list(arm.changes) == ["softcap"]]
+    longer = replace(alone, changes=(*whole.changes, "steps"))
+    arms = tuple(longer if arm is alone else arm for arm in made.plan.arms)
+    assert said
+    assert shares_answer(replace(made.plan, arms=arms), tables, outcome) == said
 
 
 def test_a_finished_run_ends_with_the_answer_in_ten_lines(tmp_path, capsys, monkeypatch):

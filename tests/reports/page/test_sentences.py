@@ -293,6 +293,10 @@ def test_size_steps_and_rates_are_said_as_far_as_they_are_known():
     )
     no_width = recipe(base=[{"model": {"n_layer": 2}}])
     assert conditions(no_width, outcome(budget=None)).startswith("2 layers, ")
+    own = PlanCorpus(name="the script's own", fingerprint="not recorded")
+    script = recipe(replace(PLAN, foreign=True, corpus=own))
+    assert conditions(script, outcome(budget=None)) == ""
+    assert conditions(script, outcome()) == "100 steps"
     assert scope(recipe(replace(PLAN, evidence="first")), outcome()) == ""
     assert scope(recipe(replace(PLAN, imported=True)), outcome()).startswith(
         "Size and rates are the scripts' own"
