@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .activation import ACTIVATIONS
 from .attention import KERNELS, Mask, make_mask
+from .block import Block
 from .config import ModelConfig
 from .embeddings import VALUE_TABLES, Embedding
 from .exclusive import EXCLUDE
@@ -26,6 +27,7 @@ from .precision import BF16, FP32, PLAIN, Dtypes
 from .rotary import ROTATIONS, UNTURNED, Rotary, offset_keys
 from .skips import SKIP_INIT, Backout, Skip
 from .softcap import capped, softcap_of
+from .stream import Stream
 from .tokens import Tokens
 from .values import GATE_INPUTS, ValueMix, add, lerp, pair, remainder_of_pair
 
@@ -146,45 +148,11 @@ class Attention(nn.Module):
         return self.out(y_BTNH.reshape(B, T, C), self.out_scale), own_v
 
 
-class Block(nn.Module):
-    def __init__(self, c: ModelConfig, dtypes: Dtypes, *, layer: int) -> None:
-        super().__init__()
-        self.residual_mix = None
-        if c.x0_mix:
-            init = (c.residual_init, 0.0)
-            self.residual_mix = parameter(
-                (2,), role="scalar", init=init, dtype=dtypes.scalar, part="residual"
-            )
-        self.norm = RMSNorm(c.norm_eps, None)
-        self.attn = Attention(c, dtypes, layer=layer) if layer not in attention_free(c) else None
-        self.branch_scale = (
-            (2 * c.n_layer) ** -0.5 if c.attn_branch_scale == "inv_sqrt_2l" else None
-        )
-        self.mlp = MLP(c, dtypes) if layer not in c.mlp_free_layers else None
-
-    def forward(
-        self,
-        x: Tensor,
-        x0: Tensor,
-        rotary: tuple[Tensor, Tensor],
-        mask: Mask,
-        source: Tensor | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The residual stream after this block (B, T, C), and its attention's own values.
-
-        x: the stream before it; x0: the embedding, both (B, T, C). rotary: cosines and sines.
-        source: what is mixed into the values, None where nothing is.
-        """
-        own_v = None
-        if self.residual_mix is not None:
-            x_weight, x0_weight = self.residual_mix.unbind()
-            x = x_weight * x + x0_weight * x0
-        if self.attn is not None:
-            branch, own_v = self.attn(self.norm(x), rotary, mask, source)
-            x = x + (branch if self.branch_scale is None else self.branch_scale * branch)
-        if self.mlp is not None:
-            x = x + self.mlp(self.norm(x))
-        return x, own_v
+def make_block(c: ModelConfig, dtypes: Dtypes, *, layer: int) -> Block:
+    """A layer with the branches that it has."""
+    attn = Attention(c, dtypes, layer=layer) if layer not in attention_free(c) else None
+    mlp = MLP(c, dtypes) if layer not in c.mlp_free_layers else None
+    return Block(c, dtypes, attn=attn, mlp=mlp)
 
 
 # ---------------------------------------------------------------- the network
@@ -213,13 +181,15 @@ class GPT(nn.Module):
         if c.value_embed is not None:
             self.value_embeds = VALUE_TABLES[c.value_tables](c, rows, dtypes, table_of_layer(c))
         self.rotary = make_rotary(c, dtypes, seq_len=tokens.seq_len)
-        self.blocks = nn.ModuleList(Block(c, dtypes, layer=i) for i in range(c.n_layer))
+        self.blocks = nn.ModuleList(make_block(c, dtypes, layer=i) for i in range(c.n_layer))
         self.skip = None
         if c.skip_layers:
             source, into = c.skip_layers
             self.skip = Skip(source, into, dtypes, gated=c.skip_gate)
         self.backout = Backout(c.backout, dtypes) if c.backout is not None else None
         self.saved_layers = {c.backout, *c.skip_layers[:1]}
+        if c.unet_skip:
+            self.saved_layers |= {*range(half)}
         self.norm = RMSNorm(c.norm_eps, None)
         self.head = None
         if not c.tied_head:
@@ -270,34 +240,28 @@ class GPT(nn.Module):
             x = self.smear(x)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
-        x0, first_v = x, None
+        stream, last = Stream(x), len(self.blocks) - 1
         rotary, masks = self.rotary(ids_BT.shape[1]), self.masks(ids_BT, window)
         sources = (
             self.value_embeds(ids_BT)
             if self.value_embeds is not None
             else [None] * len(self.blocks)
         )
-        n_encoder = len(self.blocks) // 2
-        skips: list[Tensor] = []
-        saved: dict[int, Tensor] = {}
         for i, block in enumerate(self.blocks):
-            if self.skip_weights is not None and i >= n_encoder and skips:
+            if self.skip_weights is not None and i > last // 2:
                 # by index: unbound, a compiled pass would write three more streams and read three
-                weight = self.skip_weights[i - n_encoder]
+                weight = self.skip_weights[i - last // 2 - 1]
                 if self.skip_share is not None:
                     weight = self.skip_share(weight)
-                x = x + weight * skips.pop()
+                stream.x = stream.x + weight * stream.saved[last - i]
             if self.skip is not None and i == self.skip.into:
-                x = self.skip(x, saved[self.skip.source], x0)
-            x, own_v = block(x, x0, rotary, masks[i], first_v if self.first_values else sources[i])
-            first_v = own_v if first_v is None else first_v
-            if self.skip_weights is not None and i < n_encoder:
-                skips.append(x)
+                self.skip(stream)
+            block(stream, rotary, masks[i], stream.values if self.first_values else sources[i])
             if i in self.saved_layers:
-                saved[i] = x
+                stream.saved[i] = stream.x
         if self.backout is not None:
-            x = self.backout(x, saved[self.backout.layer])
-        y_BTC: Tensor = self.norm(x)
+            self.backout(stream)
+        y_BTC: Tensor = self.norm(stream.x)
         return y_BTC
 
     def logits(self, ids_BT: Tensor, window: Tensor | None = None) -> Tensor:

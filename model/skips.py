@@ -1,14 +1,12 @@
-"""What later parts of the network take from the output of a block.
-
-B batch, T sequence, C model_dim.
-"""
+"""What later parts of the network take from the output of a block."""
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from .gates import Gate
 from .parameters import parameter
 from .precision import Dtypes
+from .stream import Stream
 
 SKIP_INIT = -1.5  # of what a sigmoid makes a share of
 
@@ -24,8 +22,8 @@ class Backout(nn.Module):
         self.layer = layer
         self.scale = parameter((), role="scalar", init=0.5, dtype=dtypes.scalar)
 
-    def forward(self, x_BTC: Tensor, saved_BTC: Tensor) -> Tensor:
-        return x_BTC - self.scale * saved_BTC
+    def forward(self, stream: Stream) -> None:
+        stream.x = stream.x - self.scale * stream.saved[self.layer]
 
 
 class Skip(nn.Module):
@@ -40,8 +38,8 @@ class Skip(nn.Module):
         self.scale = parameter((), role="scalar", init=SKIP_INIT, dtype=dtypes.scalar, part="skip")
         self.gate = Gate(1, dtypes, "skip_gate") if gated else None
 
-    def forward(self, x_BTC: Tensor, saved_BTC: Tensor, x0_BTC: Tensor) -> Tensor:
+    def forward(self, stream: Stream) -> None:
         share = torch.sigmoid(self.scale)
         if self.gate is not None:
-            share = 2 * share * self.gate(x0_BTC)
-        return x_BTC + share * saved_BTC
+            share = 2 * share * self.gate(stream.x0)
+        stream.x = stream.x + share * stream.saved[self.source]

@@ -23,6 +23,7 @@ from harness.model.mask import COUNTED, dense_mask
 from harness.model.precision import FP32, PLAIN
 from harness.model.skips import Backout, Skip
 from harness.model.softcap import capped, softcap_of
+from harness.model.stream import Stream
 
 BOUND = 1e-5  # of a difference, in units of the figure's largest value
 NORM = RMSNorm("by_dtype", None)
@@ -74,7 +75,10 @@ def backout(arrays: Arrays) -> Pairs:
     x, saved = leaf(arrays["in/x"]), leaf(arrays["in/saved"])
     part = Backout(0, PLAIN)
     load(part, {"scale": arrays["w/scale"]})
-    y = NORM(part(x, saved))
+    stream = Stream(x)
+    stream.saved[0] = saved
+    part(stream)
+    y = NORM(stream.x)
     yield from compared(arrays, "", y, {"x": x, "saved": saved, "scale": part.scale})
 
 
@@ -89,7 +93,10 @@ def skip_gate(arrays: Arrays) -> Pairs:
             leaves["gate"] = part.gate.weight
         told = dict(arrays)
         told[f"{case}grad/w"] = arrays[f"{case}grad/w"].reshape(-1)[-1]  # of several weights
-        yield from compared(told, case, part(x, saved, x0), leaves)
+        stream = Stream(x0)
+        stream.x, stream.saved[0] = x, saved
+        part(stream)
+        yield from compared(told, case, stream.x, leaves)
 
 
 LOGIT_CAPS = ("sigmoid30", "sigmoid30_by_width", "sigmoid23")  # in the order of their records

@@ -24,7 +24,7 @@ def outputs(network: Core) -> tuple[list[Tensor], Tensor]:
     """The output of every block, and what the head sees."""
     after: list[Tensor] = []
     hooks = [
-        block.register_forward_hook(lambda m, a, o: after.append(o[0]))
+        block.register_forward_hook(lambda m, a, o: after.append(a[0].x))
         for block in network.model.blocks
     ]
     stream = network.model.stream(ids(0), WINDOW)
@@ -45,7 +45,7 @@ def test_smear_comes_before_the_norm_of_the_embedding() -> None:
     network = made(smear=True)
     model, x0 = network.model, []
     assert model.smear is not None
-    hook = model.blocks[0].register_forward_hook(lambda m, a, o: x0.append(a[1]))
+    hook = model.blocks[0].register_forward_hook(lambda m, a, o: x0.append(a[0].x0))
     model.stream(ids(0), WINDOW)
     hook.remove()
     e = model.embed.weight[ids(0)[0]]
@@ -79,7 +79,9 @@ def test_a_skip_is_added_before_the_block_it_leads_into() -> None:
     network = made(unet_skip=False, skip_layers=(1, 4), skip_gate=True)
     skip, entered = network.model.skip, []
     assert skip is not None and skip.gate is not None
-    hook = network.model.blocks[4].register_forward_pre_hook(lambda m, a: entered.append(a[:2]))
+    hook = network.model.blocks[4].register_forward_pre_hook(
+        lambda m, a: entered.append((a[0].x, a[0].x0))
+    )
     after, _ = outputs(network)
     hook.remove()
     (x, x0) = entered[0]
@@ -91,7 +93,7 @@ def test_the_u_net_s_weights_may_be_shares() -> None:
     network = made(skip_weight="sigmoid")
     weights, entered = network.model.skip_weights, []
     assert weights is not None
-    hook = network.model.blocks[4].register_forward_pre_hook(lambda m, a: entered.append(a[0]))
+    hook = network.model.blocks[4].register_forward_pre_hook(lambda m, a: entered.append(a[0].x))
     after, _ = outputs(network)
     hook.remove()
     torch.testing.assert_close(entered[0], after[3] + torch.sigmoid(weights[1]) * after[1])

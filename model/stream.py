@@ -1,0 +1,19 @@
+"""The residual stream on its way through the blocks, and what parts of the network keep of it.
+
+B batch, T sequence, C model_dim, N heads, H head_dim.
+"""
+
+from torch import Tensor
+
+
+class Stream:
+    """What the blocks change (B, T, C); components read from it and save to it.
+
+    x: the stream now. x0: as it entered the first block. saved: after a layer, by the layer's
+    number, for components that read it later. values: the first attention's own (B, T, N, H).
+    """
+
+    def __init__(self, x_BTC: Tensor) -> None:
+        self.x = self.x0 = x_BTC
+        self.saved: dict[int, Tensor] = {}
+        self.values: Tensor | None = None
