@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .ends_config import EndsConfig
+from .stream_config import StreamConfig
 from .toggle import AFFECTS as AFFECTS
 from .toggle import ON as ON
 from .toggle import toggle as toggle
@@ -14,13 +15,13 @@ from .value_config import ValueConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(ValueConfig, EndsConfig):
+class ModelConfig(StreamConfig, ValueConfig, EndsConfig):
     """Sizes in units of channels, rows or layers.
 
     Every width is checked before anything is allocated.
     """
 
-    # --- norms, MLP, residual branches
+    # --- norms, MLP, branches
     post_embed_norm: bool = toggle(
         False, record="r08", doc="RMSNorm of the embedding before the first block"
     )
@@ -76,70 +77,6 @@ class ModelConfig(ValueConfig, EndsConfig):
         record="r02",
         doc="factor on the attention branch: 1, or (2 n_layer)^-1/2",
         choices={"one": "r05", "inv_sqrt_2l": "r02"},
-    )
-    x0_mix: bool = toggle(
-        False,
-        record="r09",
-        affects=("parameters", "groups", "loss"),
-        doc="each block starts from l0*x + l1*x0, learned, init (1, 0)",
-    )
-    residual_init: float = toggle(
-        1.0,
-        record="r09",
-        affects=("initial", "loss"),
-        choices={1.1: "r45"},
-        doc="initial l0 of x0_mix",
-        gt=0,
-        le=100,
-        requires={"*": {"model.x0_mix": (True,)}},
-    )
-    unet_skip: bool = toggle(
-        False,
-        record="r11",
-        affects=("parameters", "groups", "loss"),
-        doc=(
-            "decoder block n/2+i adds w_i times the output of encoder block n/2-1-i; w learned,"
-            " init 1"
-        ),
-    )
-
-    skip_weight: Literal["weight", "sigmoid"] = toggle(
-        "weight",
-        record="r11",
-        affects=("initial", "loss"),
-        choices={"weight": "r11", "sigmoid": "r32"},
-        doc="the weights of unet_skip as they are, or sigma(w), w init -1.5",
-        requires={"*": {"model.unet_skip": (True,)}},
-    )
-    skip_layers: tuple[int, ...] = toggle(
-        (),
-        record="r45",
-        affects=("parameters", "groups", "loss"),
-        example=(0, 1),
-        doc=(
-            "two layers: before the second one, sigma(w) times the output of the first is added; w"
-            " learned, init -1.5; [4, 7] of 12 layers in record 45"
-        ),
-        conflicts={"*": {"model.unet_skip": ON}},
-    )
-    skip_gate: bool = toggle(
-        False,
-        record="r55",
-        affects=("parameters", "loss"),
-        doc="the skip of skip_layers times 2 sigma(u x0), u of 12 channels, init 0",
-        requires={"*": {"model.skip_layers": ON}},
-    )
-    backout: int | None = toggle(
-        None,
-        record="r40",
-        affects=("parameters", "groups", "loss"),
-        choices={8: "r40", 7: "r49"},
-        example=0,
-        doc=(
-            "layer whose output, times l, is taken off the stream before the final norm; l learned,"
-            " init 0.5; it must not be the last layer"
-        ),
-        ge=0,
     )
 
     # --- attention

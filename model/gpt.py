@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .activation import ACTIVATIONS
 from .attention import KERNELS, Mask, make_mask
-from .block import Block
+from .block import BLOCKS
 from .config import ModelConfig
 from .embeddings import VALUE_TABLES, Embedding
 from .exclusive import EXCLUDE
@@ -148,11 +148,11 @@ class Attention(nn.Module):
         return self.out(y_BTNH.reshape(B, T, C), self.out_scale), own_v
 
 
-def make_block(c: ModelConfig, dtypes: Dtypes, *, layer: int) -> Block:
+def make_block(c: ModelConfig, dtypes: Dtypes, *, layer: int) -> nn.Module:
     """A layer with the branches that it has."""
     attn = Attention(c, dtypes, layer=layer) if layer not in attention_free(c) else None
     mlp = MLP(c, dtypes) if layer not in c.mlp_free_layers else None
-    return Block(c, dtypes, attn=attn, mlp=mlp)
+    return BLOCKS[c.residual_form](c, dtypes, attn=attn, mlp=mlp)
 
 
 # ---------------------------------------------------------------- the network

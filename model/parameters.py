@@ -3,7 +3,7 @@
 They are drawn by (seed, name) so that no toggle moves another's.
 
 Roles: embed, head, hidden, scalar, value_embed. A hidden or scalar one may say which part of its
-role it is: a block's matrix, a gate, the scales of x0_mix. Optimizers find a parameter's settings
+role it is: a block's matrix, a gate, a scale of the stream. Optimizers find a parameter's settings
 by them (optim/roles.py).
 """
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 ROLES = ("embed", "head", "hidden", "scalar", "value_embed")
 PARTS = {
     "hidden": ("qkv", "q", "k", "v", "out", "up", "down", "gate", "smear_gate", "skip_gate"),
-    "scalar": ("residual", "skip", "xsa"),
+    "scalar": ("residual", "x0", "post", "skip", "xsa"),
 }
 NORMAL = {"normal": 1.0, "normal_0.01": 0.01}  # initial values: their standard deviation
 # the same times shape[-1]^1/2: half the width of uniform ones, of standard deviation 3^-1/2, 1/2, 1

@@ -137,11 +137,24 @@ ROWS: Mapping[str, RoleRow] = {
         },
     ),
     "residual": RoleRow(
-        doc="the scales of the stream and of the embedding in x0_mix",
+        doc="the scales of the stream, in pairs those of x0, too",
         record="r52",
         like="scalar",
-        choices={"beta1": {0.65: "r57"}},
         requires={"model.x0_mix": (True,)},
+    ),
+    "x0": RoleRow(
+        doc="the scales of x0",
+        record="r52",
+        like="scalar",
+        choices={"lr": {0.008: "r73"}, "beta1": {0.65: "r57", 0.9: "r73"}},
+        requires={"model.residual_form": ("apart", "sub_layers")},
+    ),
+    "post": RoleRow(
+        doc="the scales of the branches",
+        record="r73",
+        like="scalar",
+        choices={"lr": {0.008: "r73"}},
+        requires={"model.residual_form": ("sub_layers",)},
     ),
     "skip": RoleRow(doc="the skips' weights", record="r52", like="scalar"),
     "xsa": RoleRow(
@@ -193,6 +206,8 @@ ROWS: Mapping[str, RoleRow] = {
 # part of a role, as the network's parameters name it -> its row; a role without parts is a row
 ROW_OF_PART = {
     "residual": "residual",
+    "x0": "x0",
+    "post": "post",
     "skip": "skip",
     "xsa": "xsa",
     "gate": "gate",

@@ -102,7 +102,8 @@ BESIDE: dict[str, dict[str, Any]] = {
 }
 # choices that compute the same in every respect, with the reason
 SAME = {
-    ("data.shard_switch", "reaches"): "pos+G+1 > S and pos+G >= S are one rule in whole numbers"
+    ("model.residual_form", "apart"): "two numbers in place of a pair, each moved as before",
+    ("data.shard_switch", "reaches"): "pos+G+1 > S and pos+G >= S are one rule in whole numbers",
 }
 
 

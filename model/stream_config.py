@@ -1,0 +1,88 @@
+"""The residual stream: how branches join it, and what later parts of the network take from it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .toggle import ON, toggle
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamConfig:
+    """Scales of the stream and of x0, skips and back-out: a part of ModelConfig."""
+
+    x0_mix: bool = toggle(
+        False,
+        record="r09",
+        affects=("parameters", "groups", "loss"),
+        doc="each block starts from l0*x + l1*x0, learned, init (1, 0)",
+    )
+    residual_form: Literal["pair", "apart", "sub_layers"] = toggle(
+        "pair",
+        record="r49",
+        affects=("parameters", "groups", "loss"),
+        choices={"pair": "r09", "apart": "r49", "sub_layers": "r73"},
+        doc=(
+            "the scales of x0_mix: a pair for each block; two that have settings of their own; or"
+            " x <- l0 x + p attention + l1 x0, then x <- l0' x + p' MLP, p and p' init 1"
+        ),
+        requires={"*": {"model.x0_mix": (True,)}},
+        conflicts={"sub_layers": {"model.attn_branch_scale": ("inv_sqrt_2l",)}},
+    )
+    residual_init: float = toggle(
+        1.0,
+        record="r09",
+        affects=("initial", "loss"),
+        choices={1.1: "r45"},
+        doc="initial l0 of x0_mix; its square root for each of two sub-layers",
+        gt=0,
+        le=100,
+        requires={"*": {"model.x0_mix": (True,)}},
+    )
+    unet_skip: bool = toggle(
+        False,
+        record="r11",
+        affects=("parameters", "groups", "loss"),
+        doc=(
+            "decoder block n/2+i adds w_i times the output of encoder block n/2-1-i; w learned,"
+            " init 1"
+        ),
+    )
+
+    skip_weight: Literal["weight", "sigmoid"] = toggle(
+        "weight",
+        record="r11",
+        affects=("initial", "loss"),
+        choices={"weight": "r11", "sigmoid": "r32"},
+        doc="the weights of unet_skip as they are, or sigma(w), w init -1.5",
+        requires={"*": {"model.unet_skip": (True,)}},
+    )
+    skip_layers: tuple[int, ...] = toggle(
+        (),
+        record="r45",
+        affects=("parameters", "groups", "loss"),
+        example=(0, 1),
+        doc=(
+            "two layers: before the second one, sigma(w) times the output of the first is added; w"
+            " learned, init -1.5; [4, 7] of 12 layers in record 45"
+        ),
+        conflicts={"*": {"model.unet_skip": ON}},
+    )
+    skip_gate: bool = toggle(
+        False,
+        record="r55",
+        affects=("parameters", "loss"),
+        doc="the skip of skip_layers times 2 sigma(u x0), u of 12 channels, init 0",
+        requires={"*": {"model.skip_layers": ON}},
+    )
+    backout: int | None = toggle(
+        None,
+        record="r40",
+        affects=("parameters", "groups", "loss"),
+        choices={8: "r40", 7: "r49"},
+        example=0,
+        doc=(
+            "layer whose output, times l, is taken off the stream before the final norm; l learned,"
+            " init 0.5; it must not be the last layer"
+        ),
+        ge=0,
+    )
