@@ -18,9 +18,21 @@ def scale(part: str, init: float, dtypes: Dtypes) -> nn.Parameter:
     return parameter((), role="scalar", init=init, dtype=dtypes.scalar, part=part)
 
 
-def joined(x: Tensor, residual: Tensor, branch: Tensor, post: Tensor | None) -> Tensor:
-    """A stream and a branch with their scales: (B, T, C). post: None for 1."""
-    return residual * x + (branch if post is None else post * branch)
+def joined(
+    x: Tensor,
+    residual: Tensor,
+    branch: Tensor,
+    post: Tensor | None,
+    beside: Tensor | None = None,
+) -> Tensor:
+    """A stream, a branch and what is beside it, with scales: (B, T, C). post: None for 1."""
+    y = residual * x + (branch if post is None else post * branch)
+    return y if beside is None else y + beside
+
+
+def fed_by(c: ModelConfig) -> int | None:
+    """The layer whose output attention of later ones reads; None: it reads the stream."""
+    return c.backout if c.backout_feeds_attention else None
 
 
 class Block(nn.Module):
@@ -43,7 +55,7 @@ class Block(nn.Module):
             self.residual_scale = scale("residual", c.residual_init, dtypes)
             self.x0_scale = scale("x0", 0.0, dtypes)
         self.norm = RMSNorm(c.norm_eps, None)
-        self.attn, self.mlp = attn, mlp
+        self.attn, self.mlp, self.fed_by = attn, mlp, fed_by(c)
         self.branch_scale = (
             (2 * c.n_layer) ** -0.5 if c.attn_branch_scale == "inv_sqrt_2l" else None
         )
@@ -62,9 +74,11 @@ class Block(nn.Module):
         if self.residual_scale is not None:
             x = self.residual_scale * x + self.x0_scale * stream.x0
         if self.attn is not None:
-            branch, own_v = self.attn(self.norm(x), rotary, mask, source)
+            read = stream.saved.get(self.fed_by, x)
+            branch, own_v = self.attn(self.norm(read), rotary, mask, source)
             x = x + (branch if self.branch_scale is None else self.branch_scale * branch)
             stream.values = own_v if stream.values is None else stream.values
+            stream.attended = x
         if self.mlp is not None:
             x = x + self.mlp(self.norm(x))
         stream.x = x
@@ -73,23 +87,42 @@ class Block(nn.Module):
 class SubLayers(nn.Module):
     """x <- l x + p attention + m x0, then x <- l' x + p' MLP (record 73).
 
-    attn, mlp: None in a layer without it.
+    attn, mlp: None in a layer without it. has_post: whether attention's branch has its scale p.
     """
 
     def __init__(
-        self, c: ModelConfig, dtypes: Dtypes, *, attn: nn.Module | None, mlp: nn.Module | None
+        self,
+        c: ModelConfig,
+        dtypes: Dtypes,
+        *,
+        attn: nn.Module | None,
+        mlp: nn.Module | None,
+        has_post: bool = True,
     ) -> None:
         super().__init__()
         residual = c.residual_init**0.5
+        self.attn_post = None
         if attn is not None:
             self.attn_residual = scale("residual", residual, dtypes)
-            self.attn_post = scale("post", 1.0, dtypes)
+            self.attn_post = scale("post", 1.0, dtypes) if has_post else None
             self.x0_scale = scale("x0", 0.0, dtypes)
         if mlp is not None:
             self.mlp_residual = scale("residual", residual, dtypes)
             self.mlp_post = scale("post", 1.0, dtypes)
         self.norm = RMSNorm(c.norm_eps, None)
-        self.attn, self.mlp = attn, mlp
+        self.attn, self.mlp, self.fed_by = attn, mlp, fed_by(c)
+        self.x0_in_branch = c.lane_branch == "attention_and_x0"
+
+    def branch(
+        self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attention's branch, and what is added beside it: (B, T, C) each, None for nothing."""
+        assert self.attn is not None
+        read = stream.saved.get(self.fed_by, stream.x)
+        branch, own_v = self.attn(self.norm(read), rotary, mask, source)
+        stream.values = own_v if stream.values is None else stream.values
+        beside = self.x0_scale * stream.x0
+        return (branch + beside, None) if self.x0_in_branch else (branch, beside)
 
     def forward(
         self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
@@ -98,15 +131,59 @@ class SubLayers(nn.Module):
 
         rotary: cosines and sines. source: what is mixed into the values, None where nothing is.
         """
-        x = stream.x
         if self.attn is not None:
-            branch, own_v = self.attn(self.norm(x), rotary, mask, source)
-            x = joined(x, self.attn_residual, branch, self.attn_post) + self.x0_scale * stream.x0
-            stream.values = own_v if stream.values is None else stream.values
+            branch, beside = self.branch(stream, rotary, mask, source)
+            stream.x = joined(stream.x, self.attn_residual, branch, self.attn_post, beside)
+            stream.attended = stream.x
         if self.mlp is not None:
-            x = joined(x, self.mlp_residual, self.mlp(self.norm(x)), self.mlp_post)
-        stream.x = x
+            branch = self.mlp(self.norm(stream.x))
+            stream.x = joined(stream.x, self.mlp_residual, branch, self.mlp_post)
 
 
-# model.residual_form -> the block
-BLOCKS = {"pair": Block, "apart": Block, "sub_layers": SubLayers}
+class Lanes(SubLayers):
+    """The same with two streams: attention reads the first and the MLP the second (record 73).
+
+    Both take both branches, with scales of their own; they begin as one.
+    """
+
+    def __init__(
+        self, c: ModelConfig, dtypes: Dtypes, *, attn: nn.Module | None, mlp: nn.Module | None
+    ) -> None:
+        super().__init__(c, dtypes, attn=attn, mlp=mlp)
+        if attn is not None:
+            self.attn_post_second = scale("post", 1.5, dtypes)
+        if mlp is not None:
+            self.mlp_post_second = scale("post", 1.0, dtypes)
+
+    def forward(
+        self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
+    ) -> None:
+        """Change both streams, alike."""
+        first, second = stream.x, stream.x if stream.second is None else stream.second
+        if self.attn is not None:
+            branch, beside = self.branch(stream, rotary, mask, source)
+            first = joined(first, self.attn_residual, branch, self.attn_post, beside)
+            second = joined(second, self.attn_residual, branch, self.attn_post_second)
+            stream.attended = first
+        if self.mlp is not None:
+            branch = self.mlp(self.norm(second))
+            first = joined(first, self.mlp_residual, branch, self.mlp_post)
+            second = joined(second, self.mlp_residual, branch, self.mlp_post_second)
+        stream.x, stream.second = first, second
+
+
+def make_block(
+    c: ModelConfig,
+    dtypes: Dtypes,
+    *,
+    layer: int,
+    attn: nn.Module | None,
+    mlp: nn.Module | None,
+) -> nn.Module:
+    """The block of a layer, from 0; attn, mlp: None in one without it."""
+    if c.residual_form != "sub_layers":
+        return Block(c, dtypes, attn=attn, mlp=mlp)
+    if c.lanes is None or c.lanes > layer:
+        has_post = c.lanes is None or c.lane_branch == "attention_and_x0"
+        return SubLayers(c, dtypes, attn=attn, mlp=mlp, has_post=has_post)
+    return Lanes(c, dtypes, attn=attn, mlp=mlp)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .activation import ACTIVATIONS
 from .attention import KERNELS, Mask, make_mask
-from .block import BLOCKS
+from .block import make_block
 from .config import ModelConfig
 from .embeddings import VALUE_TABLES, Embedding
 from .exclusive import EXCLUDE
@@ -148,13 +148,6 @@ class Attention(nn.Module):
         return self.out(y_BTNH.reshape(B, T, C), self.out_scale), own_v
 
 
-def make_block(c: ModelConfig, dtypes: Dtypes, *, layer: int) -> nn.Module:
-    """A layer with the branches that it has."""
-    attn = Attention(c, dtypes, layer=layer) if layer not in attention_free(c) else None
-    mlp = MLP(c, dtypes) if layer not in c.mlp_free_layers else None
-    return BLOCKS[c.residual_form](c, dtypes, attn=attn, mlp=mlp)
-
-
 # ---------------------------------------------------------------- the network
 
 
@@ -181,13 +174,23 @@ class GPT(nn.Module):
         if c.value_embed is not None:
             self.value_embeds = VALUE_TABLES[c.value_tables](c, rows, dtypes, table_of_layer(c))
         self.rotary = make_rotary(c, dtypes, seq_len=tokens.seq_len)
-        self.blocks = nn.ModuleList(make_block(c, dtypes, layer=i) for i in range(c.n_layer))
+        self.blocks = nn.ModuleList(
+            make_block(
+                c,
+                dtypes,
+                layer=i,
+                attn=Attention(c, dtypes, layer=i) if i not in attention_free(c) else None,
+                mlp=MLP(c, dtypes) if i not in c.mlp_free_layers else None,
+            )
+            for i in range(c.n_layer)
+        )
         self.skip = None
         if c.skip_layers:
             source, into = c.skip_layers
             self.skip = Skip(source, into, dtypes, gated=c.skip_gate)
         self.backout = Backout(c.backout, dtypes) if c.backout is not None else None
         self.saved_layers = {c.backout, *c.skip_layers[:1]}
+        self.left_early = c.skip_layers[0] if c.skip_from == "attention" else None
         if c.unet_skip:
             self.saved_layers |= {*range(half)}
         self.norm = RMSNorm(c.norm_eps, None)
@@ -258,7 +261,9 @@ class GPT(nn.Module):
                 self.skip(stream)
             block(stream, rotary, masks[i], stream.values if self.first_values else sources[i])
             if i in self.saved_layers:
-                stream.saved[i] = stream.x
+                stream.saved[i] = stream.attended if i == self.left_early else stream.x
+        if stream.second is not None:
+            stream.x = (stream.x + stream.second) / 2
         if self.backout is not None:
             self.backout(stream)
         y_BTC: Tensor = self.norm(stream.x)

@@ -9,11 +9,14 @@ from torch import Tensor
 class Stream:
     """What the blocks change (B, T, C); components read from it and save to it.
 
-    x: the stream now. x0: as it entered the first block. saved: after a layer, by the layer's
-    number, for components that read it later. values: the first attention's own (B, T, N, H).
+    x: the stream now; second: the other one, where there are two lanes. x0: as it entered the first
+    block. saved: after a layer, by the layer's number, for components that read it later.
+    attended: after the last attention. values: the first attention's own (B, T, N, H).
     """
 
     def __init__(self, x_BTC: Tensor) -> None:
         self.x = self.x0 = x_BTC
-        self.saved: dict[int, Tensor] = {}
+        self.second: Tensor | None = None
+        self.saved: dict[int | None, Tensor] = {}
+        self.attended = x_BTC
         self.values: Tensor | None = None

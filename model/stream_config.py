@@ -19,7 +19,7 @@ class StreamConfig:
     residual_form: Literal["pair", "apart", "sub_layers"] = toggle(
         "pair",
         record="r49",
-        affects=("parameters", "groups", "loss"),
+        affects=("parameters", "loss"),
         choices={"pair": "r09", "apart": "r49", "sub_layers": "r73"},
         doc=(
             "the scales of x0_mix: a pair for each block; two that have settings of their own; or"
@@ -67,6 +67,13 @@ class StreamConfig:
         ),
         conflicts={"*": {"model.unet_skip": ON}},
     )
+    skip_from: Literal["block", "attention"] = toggle(
+        "block",
+        record="r73",
+        choices={"block": "r77", "attention": "r73"},
+        doc="what skip_layers takes of a layer: its output, or the stream after its attention",
+        requires={"attention": {"model.skip_layers": ON}},
+    )
     skip_gate: bool = toggle(
         False,
         record="r55",
@@ -85,4 +92,35 @@ class StreamConfig:
             " init 0.5; it must not be the last layer"
         ),
         ge=0,
+    )
+    backout_feeds_attention: bool = toggle(
+        False,
+        record="r77",
+        doc="attention of the layers after that of backout reads its output, not the stream",
+        requires={"*": {"model.backout": ON}},
+    )
+    lanes: int | None = toggle(
+        None,
+        record="r73",
+        affects=("parameters", "loss"),
+        choices={7: "r73"},
+        example=1,
+        doc=(
+            "layer from which on there are two streams: attention reads the first, the MLP the"
+            " second, both take both branches, with scales of their own; the head sees their mean"
+        ),
+        ge=0,
+        requires={"*": {"model.residual_form": ("sub_layers",)}},
+        conflicts={"*": {"model.unet_skip": ON}},
+    )
+    lane_branch: Literal["attention", "attention_and_x0"] = toggle(
+        "attention",
+        record="r73",
+        affects=("parameters", "loss"),
+        choices={"attention_and_x0": "r73", "attention": "r74"},
+        doc=(
+            "what lanes scale as the branch: attention, with no scale of it before them; or"
+            " attention and the part of x0"
+        ),
+        requires={"*": {"model.lanes": ON}},
     )

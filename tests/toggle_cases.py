@@ -37,6 +37,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "model.head_dim": (16,),
     "model.mlp_ratio": (2,),
     "model.backout": (0,),
+    "model.lanes": (1,),
     **{f"optim.{row}_beta1": (0.6,) for row in ROWS if "beta1" in ROWS[row].settings},
     "schedule.steps": (3,),
     "schedule.warmup_steps": (2,),
@@ -63,6 +64,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "model.rope_math": {**ROUNDED, "model.rope_table_dtype": "bf16"},
     "model.value_embed": {"model.n_layer": 6},
     "model.attn_free_layers": {"model.n_layer": 4},
+    "model.backout_feeds_attention": {"model.n_layer": 4},
     **{f"optim.scalar_{setting}": {"model.x0_mix": True} for setting in ROWS["scalar"].settings},
     **{f"optim.skip_{setting}": {"model.unet_skip": True} for setting in ROWS["skip"].settings},
     **{

@@ -121,6 +121,23 @@ def refused_sources(c: RunConfig) -> Iterator[str]:
             f"model.backout={m.backout} is not before the last of the {m.n_layer} layers of "
             "model.n_layer: choose an earlier layer"
         )
+    if m.backout_feeds_attention and m.backout is not None:
+        later = set(range(m.backout + 1, m.n_layer))
+        if later <= attention_free(m):
+            yield (
+                f"model.backout_feeds_attention feeds none: no layer after model.backout="
+                f"{m.backout} has attention: choose an earlier layer"
+            )
+    if m.lanes is not None and m.lanes >= m.n_layer:
+        yield (
+            f"model.lanes={m.lanes} is none of the {m.n_layer} layers of model.n_layer: "
+            "choose an earlier layer"
+        )
+    if m.skip_from == "attention" and ends[0] in {m.backout, *attention_free(m)}:
+        yield (
+            f"model.skip_from=attention needs a layer of model.skip_layers with attention, not "
+            f"{ends[0]}, that is not model.backout: choose another"
+        )
 
 
 def refused_value_tables(c: RunConfig) -> Iterator[str]:

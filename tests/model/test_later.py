@@ -107,47 +107,6 @@ def test_the_stream_s_initial_weight_is_every_block_s() -> None:
     assert all(torch.equal(mix, torch.tensor([1.1, 0.0])) for mix in mixes)
 
 
-def test_scales_apart_are_the_pair_s() -> None:
-    """The same stream from the same numbers, and its two sorts of scales are parts of their own."""
-    pairs, apart = (made(residual_form=form) for form in ("pair", "apart"))
-    values = dict(pairs.model.named_parameters())
-    with torch.no_grad():
-        for name, p in apart.model.named_parameters():
-            block, _, kind = name.rpartition(".")
-            if kind in ("residual_scale", "x0_scale"):
-                p.copy_(values[f"{block}.residual_mix"][int(kind == "x0_scale")])
-            else:
-                p.copy_(values[name])
-    torch.testing.assert_close(outputs(apart)[1], outputs(pairs)[1])
-    fresh = core(small("r18", "fp32", residual_form="apart", residual_init=1.1)).model.blocks[1]
-    assert (fresh.residual_scale.item(), fresh.x0_scale.item()) == (pytest.approx(1.1), 0)
-    assert (fresh.residual_scale.part, fresh.x0_scale.part) == ("residual", "x0")
-
-
-def test_each_sub_layer_has_a_scale_of_the_stream_and_of_its_branch() -> None:
-    network = made(residual_form="sub_layers", unet_skip=False, mlp_free_layers=(1,), attn_free_layers=(4,))
-    blocks, branches = network.model.blocks, []
-    for block in blocks:
-        for part in filter(None, (block.attn, block.mlp)):
-            part.register_forward_hook(lambda m, a, o: branches.append((o, *o)[len(o) == 2]))
-    after, _ = outputs(network)
-    x = x0 = network.model.embed_norm(network.model.embed(ids(0)))
-    for block, out in zip(blocks, after, strict=True):
-        if block.attn is not None:
-            x = block.attn_residual * x + block.attn_post * branches.pop(0)
-            x = x + block.x0_scale * x0
-        if block.mlp is not None:
-            x = block.mlp_residual * x + block.mlp_post * branches.pop(0)
-        torch.testing.assert_close(out, x)
-    fresh = core(small("r18", "fp32", residual_form="sub_layers", residual_init=1.1)).model.blocks
-    names = ("attn_residual", "mlp_residual", "attn_post", "mlp_post", "x0_scale")
-    starts = [getattr(fresh[0], name).item() for name in names]
-    assert starts == pytest.approx([1.1**0.5, 1.1**0.5, 1, 1, 0])
-    assert [getattr(fresh[0], name).part for name in names] == [
-        *("residual", "residual", "post", "post", "x0")
-    ]
-
-
 def test_a_layer_without_mlp_adds_its_attention_alone() -> None:
     network = made(mlp_free_layers=(0,))
     block, branch = network.model.blocks[0], []
