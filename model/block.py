@@ -25,7 +25,7 @@ def joined(
     post: Tensor | None,
     beside: Tensor | None = None,
 ) -> Tensor:
-    """A stream, a branch and what is beside it, with scales: (B, T, C). post: None for 1."""
+    """residual x + post branch + beside: (B, T, C), post None for 1, beside None for 0."""
     y = residual * x + (branch if post is None else post * branch)
     return y if beside is None else y + beside
 
