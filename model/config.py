@@ -252,6 +252,6 @@ class ModelConfig(StreamConfig, ValueConfig, EndsConfig):
         ),
         requires={
             "*": {"model.attn_kernel": ("flex",)},
-            "partial_and_full": {"model.attn_window": ("block",)},
+            "partial_and_full": {"model.attn_window": ("block", "counted")},
         },
     )

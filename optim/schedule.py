@@ -132,7 +132,7 @@ def window_tokens(step: int, *, steps: int, end: int, kind: str, warmup: str | N
     end: the window, or where its warm-up ends, in tokens for every kind. The warm-up rises
     linearly: from 64 tokens to `end` in multiples of 64 (record 13), rounded to the nearest block
     for the kind block (record 16); from one block to (end + 64) tokens, rounded down (record 18);
-    or from 0, rounded up, to one block at least (record 20). Blocks are interpolated in the
+    or from 0, rounded up, to one block at least (record 19). Blocks are interpolated in the
     scripts' own floating-point order, which decides at a boundary. `end` is only reached at
     step == steps, the last validation.
     warmup: its form, None where the window is `end` from the first step.

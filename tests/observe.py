@@ -25,7 +25,7 @@ import harness.training.core
 import harness.training.loaders
 import harness.training.train
 from harness.config.run import RunConfig, plain
-from harness.config.schedule import longest_pass, schedule_at
+from harness.config.schedule import longest_sequence, schedule_at
 from harness.corpora.corpus import TOKENIZER_FILE, HeldOut, write_corpus
 from harness.data.shards import write_shard
 from harness.model.attention import KERNELS
@@ -223,7 +223,7 @@ def build(config: RunConfig) -> Core:
     tokens = Tokens(
         vocab_size=VOCAB,
         separator=SEPARATOR,
-        seq_len=longest_pass(config),
+        seq_len=longest_sequence(config),
         texts=[*TEXTS, None],
     )
     return Core(config, tokens, seed=0)

@@ -34,9 +34,13 @@ LENGTHS = {  # of a recording's config, where it says them -> field
 
 def formula(name: str, shape: tuple[int, ...], tied: bool) -> np.ndarray:
     """Initial float32 values of a parameter by the recordings' formula."""
+    return np.asarray(_scaled(name, drawn(name, shape), tied), dtype=np.float32)
+
+
+def drawn(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Standard normal numbers of a parameter."""
     generator = np.random.Generator(np.random.PCG64(zlib.crc32(name.encode())))
-    values = _scaled(name, generator.standard_normal(shape), tied)
-    return np.asarray(values, dtype=np.float32)
+    return generator.standard_normal(shape)
 
 
 def _scaled(name: str, z: np.ndarray, tied: bool) -> np.ndarray:
@@ -68,6 +72,7 @@ def sized(values: Values, sizes: RecordedFacts) -> Values:
         "data.ranks": 1,
         "data.batch_tokens": micro_tokens * sizes["micro_steps"],
         "data.val_tokens": micro_tokens,
+        "data.val_seq_len": None,
         "schedule.steps": sizes["num_iterations"],
         "schedule.cooldown_steps": sizes["decay_iterations"],
         "schedule.cooldown_frac": sizes["cooldown_frac"],

@@ -25,7 +25,7 @@ import torch
 from harness.config.device import for_device
 from harness.config.presets import check_names, frozen, load_scale, preset_values, to_config
 from harness.config.run import RunConfig, Values
-from harness.config.schedule import growth_at, longest_pass, tokens_trained
+from harness.config.schedule import growth_at, longest_sequence, tokens_trained
 from harness.config.validate import check_config
 from harness.data.prefetcher import StepLoader
 from harness.data.shards import write_shard
@@ -99,7 +99,7 @@ class Candidate:
     def __init__(self, config: RunConfig, text: Text, *, device: str) -> None:
         set_runtime(config, device, seed=0)
         tokens = Tokens(
-            vocab_size=text.vocab_size, separator=text.separator, seq_len=longest_pass(config)
+            vocab_size=text.vocab_size, separator=text.separator, seq_len=longest_sequence(config)
         )
         self.config, self.text, self.device = config, text, device
         self.core = Core(config, tokens, seed=0, device=device)

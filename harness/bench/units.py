@@ -8,6 +8,7 @@ from harness.bench.units_cadence import CADENCE_UNITS
 from harness.bench.units_data import DATA_UNITS
 from harness.bench.units_loss import LOSS_UNITS
 from harness.bench.units_model import MODEL_UNITS
+from harness.bench.units_networks import NETWORK_UNITS, network_unit
 from harness.bench.units_optim import OPTIM_UNITS
 from harness.bench.units_schedule import SCHEDULE_UNITS
 
@@ -15,6 +16,7 @@ UNITS: Mapping[str, Unit] = {
     **OPTIM_UNITS,
     **CADENCE_UNITS,
     **MODEL_UNITS,
+    **NETWORK_UNITS,
     **LOSS_UNITS,
     **DATA_UNITS,
     **SCHEDULE_UNITS,
@@ -31,10 +33,12 @@ def unit_of(name: str) -> Unit | None:
     """How the unit of this name is checked; None for one of which nothing is known here.
 
     A record that has none of its own goes by the rule of the one before it: normuon_r45 by that of
-    normuon_r43; other endings tell other inputs: adam_records_wide.
+    normuon_r43; other endings tell other inputs: adam_records_wide. A network goes by its preset.
     """
     if name in UNITS:
         return UNITS[name]
+    if network := network_unit(name):
+        return network
     rule, record = _rule_and_record(name)
     before = {_rule_and_record(key)[1]: key for key in UNITS if _rule_and_record(key)[0] == rule}
     if earlier := [number for number in before if number <= record]:

@@ -1,4 +1,4 @@
-"""Units of the schedules: every record's own, from record 19 on, by the settings it had.
+"""Units of the schedules: every record's own, from record 19 on, by its preset.
 
 N updates, the extension's among them.
 """
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from harness.bench.unit import Arrays, Pairs, Unit
+from harness.config.presets import names, preset_values, to_config
 from harness.config.run import BLOCK, NewValues, RunConfig, Values, with_fields
 from harness.config.schedule import (
     ScheduleValues,
@@ -24,23 +25,8 @@ def blocks(*sizes: int) -> tuple[int, ...]:
     return tuple(BLOCK * size for size in sizes)
 
 
-# record -> what it changes of the one before, in fields of the configuration
+# record without a preset -> what it changes of the one before, in fields of the configuration
 SETTINGS: Mapping[int, Values] = {
-    19: {
-        "schedule.lr_floor": 0.1,
-        "schedule.cooldown_frac": 0.4,
-        "optim.muon_momentum": 0.95,
-        "optim.muon_momentum_warmup_steps": 300,
-    },
-    26: {"schedule.cooldown_frac": 0.45},
-    29: {
-        "schedule.stages": 3,
-        "schedule.stage_start": "next_of_one_more",
-        "model.attn_window": "inclusive",
-        "model.attn_window_layers": (0,),
-        "schedule.windows": blocks(3, 7, 11),
-        "schedule.windows_short": blocks(1, 3, 5),
-    },
     31: {"schedule.cooldown_frac": 0.5, "schedule.windows": blocks(3, 7, 11, 13)},
     33: {"schedule.windows": blocks(3, 7, 11, 20)},
     35: {
@@ -107,12 +93,14 @@ NOT_REPRODUCED = {  # how the names of such figures begin, and why
 
 
 def settings_of(record: str, n_steps: int) -> RunConfig:
-    """The schedules of a record (r53), of so many updates in all."""
+    """The preset of a record (r53), or the last one before it; of so many updates in all."""
+    number = int(record.removeprefix("r"))
+    before = max(name for name in names("records") if int(name[1:3]) <= number)
     fields: NewValues = {"schedule.steps": n_steps}
     for first, changed in SETTINGS.items():
-        if first <= int(record.removeprefix("r")):
+        if int(before[1:3]) < first <= number:
             fields |= changed
-    return with_fields(RunConfig(), fields)
+    return with_fields(to_config(preset_values(before)[0]), fields)
 
 
 def recorded(

@@ -10,6 +10,7 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
+from harness.config.depth import at_depth
 from harness.config.run import (
     SECTIONS,
     NewValues,
@@ -219,6 +220,7 @@ class Scale:
     name: str
     values: Values
     factors: Mapping[str, Fraction]
+    layers: Mapping[int, tuple[int, ...]]  # of a preset with so many: which are kept
     noise: "ScaleNoise | None"
 
     def apply(self, values: Values) -> NewValues:
@@ -226,13 +228,16 @@ class Scale:
 
         Learning rates scale the effective spectral rate lr * update scale.
         """
-        scaled = {**values, **self.values}
+        kept = self.layers.get(values["model.n_layer"])
+        scaled = {**(at_depth(values, kept) if kept else values), **self.values}
         for name, factor in self.factors.items():
             before = values.get(name)
             if name == "optim.muon_lr" and values["optim.matrix_optimizer"] == "adamw":
                 continue  # record 2 has no such rate to scale
             if isinstance(before, int):
                 scaled[name] = max(1, round(before * factor))
+            elif isinstance(before, tuple):
+                scaled[name] = tuple(max(1, round(part * factor)) for part in before)
             elif before is not None:
                 scaled[name] = before * float(factor)
         # these scales of the update grow with the square root of the width
@@ -270,10 +275,18 @@ def load_scale(name: str) -> Scale:
             f"{file.where('noise')}: noise needs sd > 0, df >= 1 and source, the baseline runs "
             "that it was seen in"
         )
+    layers = {n: tuple(kept) for n, kept in (file.data.get("layers") or {}).items()}
+    for n, kept in layers.items():
+        if sorted(set(kept)) != [*kept] or len(kept) != values.get("model.n_layer"):
+            raise UserError(
+                f"{file.where('layers', str(n))}: layers {list(kept)} of {n} must be as many as "
+                f"model.n_layer={values.get('model.n_layer')}, in ascending order: mend the list"
+            )
     return Scale(
         name=name,
         values=_frozen_values(values),
         factors={field: Fraction(str(factor)) for field, factor in factors.items()},
+        layers=layers,
         noise=ScaleNoise(**noise) if noise else None,
     )
 

@@ -180,9 +180,10 @@ def tokens_trained(config: RunConfig, updates: range) -> int:
     return config.data.batch_tokens * sum(growth_at(config, step) for step in updates)
 
 
-def longest_pass(config: RunConfig) -> int:
-    """Tokens of the longest sequence that training passes through the network."""
-    return config.data.seq_len * max(config.schedule.batch_growth, default=1)
+def longest_sequence(config: RunConfig) -> int:
+    """Tokens of the longest sequence of training and validation."""
+    trained = config.data.seq_len * max(config.schedule.batch_growth, default=1)
+    return max(trained, config.data.val_portion[1])
 
 
 def peak_at(config: RunConfig, step: int) -> float:

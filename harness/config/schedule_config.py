@@ -143,7 +143,7 @@ class ScheduleConfig:
         None,
         record="r13",
         affects=("schedule", "mask", "loss"),
-        choices={"tokens": "r13", "blocks": "r18", "next_block": "r20"},
+        choices={"tokens": "r13", "blocks": "r18", "next_block": "r19"},
         doc="the window grows linearly with the step from 64 tokens (one block), interpolated in "
         "tokens or in whole blocks; or from 0, rounded up to blocks, one of them at least",
         requires={

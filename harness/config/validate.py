@@ -9,7 +9,7 @@ from dataclasses import MISSING, replace
 
 from harness.config.requires import check_requirements, value_text
 from harness.config.run import RunConfig, Values, flat, toggles
-from harness.config.schedule import check_factors
+from harness.config.schedule import check_factors, longest_sequence
 from harness.config.validate_schedule import (
     refused_alignment,
     refused_losses,
@@ -192,10 +192,12 @@ def refused_portions(c: RunConfig) -> Iterator[str]:
             f"data.micro_tokens = {d.ranks} * {d.micro_tokens} = {round_tokens}: "
             "change one of them"
         )
-    if d.val_tokens % round_tokens != 0:
+    field = "micro_tokens" if d.val_seq_len is None else "val_seq_len"
+    val_round = d.ranks * d.val_portion[0]
+    if d.val_tokens % val_round != 0:
         yield (
             f"data.val_tokens={d.val_tokens} must be a multiple of data.ranks * "
-            f"data.micro_tokens = {round_tokens}: change one of them"
+            f"data.{field} = {val_round}: change one of them"
         )
 
 
@@ -242,12 +244,14 @@ def refused_eager_scores(c: RunConfig) -> Iterator[str]:
     if c.model.attn_kernel != "flex" or c.system.compile != "off":
         return
     n_heads = c.model.d_model // c.model.head_dim
-    scores = n_heads * c.data.seq_len**2
+    longest = longest_sequence(c)
+    scores = n_heads * longest**2
     if scores > MAX_EAGER_SCORES:
         yield (
-            f"system.compile=off with model.attn_kernel=flex would hold data.seq_len="
-            f"{c.data.seq_len} squared scores of {n_heads} heads, {4 * scores / 2**30:.0f} GiB in "
-            "every layer: leave system.compile at auto, or use model.attn_kernel=dense"
+            "system.compile=off with model.attn_kernel=flex would hold, of sequences of "
+            f"{longest} tokens (data.seq_len, data.val_seq_len), the scores of {n_heads} heads, "
+            f"{4 * scores / 2**30:.0f} GiB in every layer: leave system.compile at auto, or use "
+            "model.attn_kernel=dense"
         )
 
 

@@ -16,12 +16,13 @@ def refused_windows(c: RunConfig) -> Iterator[str]:
             f"data.micro_tokens={d.micro_tokens} equal data.seq_len={d.seq_len}"
         )
     in_blocks = m.attn_window in ("block", "clipped", "counted") or m.attn_kernel == "flex"
-    if by_document and in_blocks and d.seq_len % BLOCK != 0:
-        yield (
-            f"data.seq_len={d.seq_len} must be a multiple of {BLOCK} for "
-            f"model.attn_window={value_text(m.attn_window)} and "
-            f"model.attn_kernel={m.attn_kernel}: round it up"
-        )
+    for field, seq_len in {"seq_len": d.seq_len, "val_seq_len": d.val_portion[1]}.items():
+        if by_document and in_blocks and seq_len % BLOCK != 0:
+            yield (
+                f"data.{field}={seq_len} must be a multiple of {BLOCK} for "
+                f"model.attn_window={value_text(m.attn_window)} and "
+                f"model.attn_kernel={m.attn_kernel}: round it up"
+            )
     if m.attn_window == "block" and s.window_tokens < BLOCK and not s.window_warmup:
         yield (
             f"schedule.window_tokens={s.window_tokens} is less than one block of {BLOCK} "

@@ -116,6 +116,17 @@ class DataConfig:
         ge=1,
         unit="tokens",
     )
+    val_seq_len: int | None = toggle(
+        None,
+        record="r21",
+        affects=("validation",),
+        choices={262144: "r21"},
+        example=512,
+        doc="tokens of a validation's sequence, one to a pass; null: both as in training",
+        ge=2,
+        le=2**24,
+        unit="tokens",
+    )
     val_every: int = toggle(
         128,
         record="r02",
@@ -151,3 +162,10 @@ class DataConfig:
         affects=("runtime",),
         doc="read the shards from the node's own disk, copied there once per node ($ABLATE_CACHE)",
     )
+
+    @property
+    def val_portion(self) -> tuple[int, int]:
+        """Tokens of a validation's forward pass, and of a sequence in it."""
+        if self.val_seq_len is not None:
+            return self.val_seq_len, self.val_seq_len
+        return self.micro_tokens, self.seq_len

@@ -252,7 +252,7 @@ class TrainLoader(Iterator[list[Batch]]):
 
 
 class ValLoader:
-    """The first `val_tokens` tokens of the validation set, cut as in training.
+    """The first `val_tokens` tokens of the validation set, in passes of one size.
 
     Iterating yields this process's (x_BT, y_BT). The micro-batches are the same for every world
     size and go round the processes, which may get different numbers of them: the exact mean is

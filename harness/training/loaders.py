@@ -95,11 +95,12 @@ def val_loader(
     shards: files of tokens. device: "cpu" or "cuda".
     """
     d = config.data
+    micro_tokens, seq_len = d.val_portion
     return ValLoader(
         shards,
         val_tokens=n_tokens,
-        micro_tokens=d.micro_tokens,
-        seq_len=d.seq_len,
+        micro_tokens=micro_tokens,
+        seq_len=seq_len,
         world_size=world_size,
         process=rank,
         memory=BatchMemory(input_dtype=d.input_dtype, pinned=d.pinned and device == "cuda"),

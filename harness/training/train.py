@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from harness.config.run import EXPLODED, UNTIMED_STEPS, from_plain
-from harness.config.schedule import first_of_a_kind, growth_at, longest_pass, tokens_trained
+from harness.config.schedule import first_of_a_kind, growth_at, longest_sequence, tokens_trained
 from harness.corpora.bpe import token_texts
 from harness.corpora.cache import cache_locally
 from harness.corpora.index import open_corpus, open_heldout
@@ -80,7 +80,7 @@ class Training:
             tokens = Tokens(
                 vocab_size=corpus.vocab_size,
                 separator=corpus.separator,
-                seq_len=longest_pass(self.config),
+                seq_len=longest_sequence(self.config),
                 texts=token_texts(corpus) if self.config.loss.prefix_weight else None,
             )
             self.core = Core(self.config, tokens, seed=spec.seed, device=device)
@@ -94,7 +94,7 @@ class Training:
             self.heldout: ValLoader | None = None
             if heldout is not None:
                 n_tokens = heldout.first_tokens(
-                    self.config.data.val_tokens, self.config.data.micro_tokens
+                    self.config.data.val_tokens, self.config.data.val_portion[0]
                 )
                 self.heldout = val_loader(self.config, heldout.shards, n_tokens, **mine)
         self.compiled, self.vocab_size = compiles(self.config, device), corpus.vocab_size
@@ -116,12 +116,15 @@ class Training:
     def dummy(self, step: int | None) -> list[Batch]:
         """Zeros in the shape of update `step`'s batches, None: of a validation's."""
         d = self.config.data
-        growth = 1 if step is None else growth_at(self.config, step)
-        shape = (
-            d.batch_tokens // (d.ranks * d.micro_tokens),
-            d.micro_tokens // d.seq_len,
-            growth * d.seq_len,
-        )
+        if step is None:
+            micro_tokens, seq_len = d.val_portion
+            shape = (1, micro_tokens // seq_len, seq_len)
+        else:
+            shape = (
+                d.batch_tokens // (d.ranks * d.micro_tokens),
+                d.micro_tokens // d.seq_len,
+                growth_at(self.config, step) * d.seq_len,
+            )
         x = torch.zeros(shape, dtype=getattr(torch, d.input_dtype), device=self.core.device)
         return [(x, x.long())] * (d.ranks // self.core.world)
 

@@ -9,7 +9,7 @@ from harness.run.plan import Plan, PlanArm
 from reports.analysis.time_model import TimeModel
 from reports.analysis.types import PublishedVerdict, PublishedWord
 from reports.inputs.experiment import Experiment
-from reports.inputs.published import predecessor, published_record
+from reports.inputs.published import predecessor, published_pair
 from reports.stats.digits import settled
 from reports.stats.intervals import Estimate
 from reports.stats.repetition import ALPHA, WITHIN_SHARE, gate, of_ratio
@@ -108,7 +108,7 @@ def published_verdict(
     be said here.
     arm: whose figures these are.
     """
-    new, old = published_record(record), published_record(against)
+    new, old = published_pair(record, against)
     delta = math.log(new.time_s / old.time_s)
     published = Estimate(value=delta, se=math.hypot(new.log_time_se, old.log_time_se))
     verdict, why = _testable_verdict(ours, published, not_testable)

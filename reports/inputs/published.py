@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reports.inputs.noise import PUBLISHED, benchmark_noise
+from reports.inputs.noise import PUBLISHED, TRACK, benchmark_noise
 
 RUNS = PUBLISHED / "official_runs.csv"
 
@@ -33,6 +33,10 @@ def era_sd(record: str) -> float:
         for of_records in noise.of_records:
             if int(record[-2:]) <= of_records.until:
                 return of_records.sd
+        for link in links_of_record(record):
+            for era in noise.eras:
+                if era.track == TRACK and era.since <= link["date"] <= era.until:
+                    return era.sd
     return noise.latest.sd
 
 
@@ -85,6 +89,45 @@ def short_track_subjects() -> dict[int, str]:
     return {int(row["record"]): row["subject"] for row in rows if row["track"] == "short"}
 
 
+def links_of_record(record: str) -> list[dict[str, str]]:
+    """The rows of a record of the short track that have an arm: its date, arm, parent.
+
+    More than one where it was made again, under other rules or another environment."""
+    rows = read_table(PUBLISHED / "history" / "records.csv")
+    of_track = (row for row in rows if row["track"] == TRACK and row["arm"])
+    return [row for row in of_track if row["record"].zfill(2) == record.removeprefix("r")]
+
+
+def logged_arm(record: str, arm: str) -> PublishedRecord:
+    """The runs of an arm of the short track's history, under the name of a record."""
+    losses, times_s, steps = [], [], 0
+    for row in read_table(PUBLISHED / "history" / "runs.csv"):
+        if row["track"] == TRACK and row["arm"] == arm and row["val_loss"] and row["train_time_s"]:
+            losses.append(float(row["val_loss"]))
+            times_s.append(float(row["train_time_s"]))
+            steps = int(row["steps"])
+    return PublishedRecord(
+        record=record,
+        n=len(losses),
+        loss=float(np.mean(losses)),
+        time_s=float(np.mean(times_s)),
+        steps=steps,
+    )
+
+
+def published_pair(record: str, against: str) -> tuple[PublishedRecord, PublishedRecord]:
+    """A record and the one it is held against, where one machine made both: as its authors did."""
+    links = links_of_record(record)
+    if record in known_records() or not links or not links[0]["parent"]:
+        return published_record(record), published_record(against)
+    return logged_arm(record, links[0]["arm"]), logged_arm(against, links[0]["parent"])
+
+
+def known_records() -> set[str]:
+    """Records with official runs, or a mean of many logs."""
+    return {of for of, _, _ in final_rows() if of.startswith("r")} | set(summaries())
+
+
 def published_losses(record: str, path: Path = RUNS) -> list[float]:
     """Final losses of a record's official runs."""
     losses = []
@@ -120,9 +163,11 @@ def published_record(record: str, path: Path = RUNS) -> PublishedRecord:
             time_s=float(row["train_time_s"]),
             steps=int(row["steps"]),
         )
-    logged = {of for of, _, _ in final if of.startswith("r")}
+    if links := links_of_record(record):
+        return logged_arm(record, links[-1]["arm"])
     raise ValueError(
-        f"no published runs of '{record}': there are {', '.join(sorted(logged | set(means)))}"
+        f"no published runs of '{record}': there are {', '.join(sorted(known_records()))}, and"
+        " those of the short track's history"
     )
 
 

@@ -48,7 +48,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"precision.val_fp32": True, "model.attn_kernel": "cudnn"}, ["precision.val_fp32=true", "model.attn_kernel"]),
     ({"precision.val_fp32": True, "precision.policy": "bf16_model"}, ["precision.val_fp32=true", "precision.policy"]),
     ({**DOCUMENTS, "model.attn_kernel": "flex", "system.compile": "off", "data.seq_len": 65536, "data.micro_tokens": 65536,
-      "data.batch_tokens": 524288}, ["system.compile=off", "data.seq_len=65536 squared", "192 GiB", "compile at auto"]),
+      "data.batch_tokens": 524288}, ["system.compile=off", "sequences of 65536 tokens (data.seq_len", "192 GiB", "compile at auto"]),
     ({"model.d_model": 100}, ["model.head_dim=64", "model.d_model=100", "choose a divisor"]),
     ({"model.d_model": 66, "model.head_dim": 33}, ["model.head_dim=33", "model.rope_pairs=all"]),
     ({"model.d_model": 60, "model.head_dim": 30, "model.rope_pairs": "half"}, ["model.head_dim=30", "model.rope_pairs=half"]),
