@@ -105,7 +105,8 @@ def needed(card: Card) -> Iterator[str]:
                 }
             text = conditions_text(conditions)
             if text:
-                yield text.removeprefix("needs ").replace("](#", "](../toggles.md#")
+                text = text.removeprefix("needs ").replace("; needs [", "; [")
+                yield text.replace("](#", "](../toggles.md#")
 
 
 @cache
