@@ -51,6 +51,7 @@ test-all: install  ## the slow tests and those that need a browser too, about ha
 docs: install  ## rewrite the generated documentation, the golden dumps of the presets and the kept pages of the tests
 	$(BIN)/python -m harness.experiment.reference
 	$(BIN)/python -m reports.reference
+	$(BIN)/python -m tests.techniques
 	$(BIN)/python -m tests.golden
 	$(BIN)/python -m tests.kept_pages
 

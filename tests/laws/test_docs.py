@@ -24,6 +24,7 @@ from harness.errors import UserError
 from harness.experiment import reference, scaffold
 from harness.experiment.experiment import KEYS, load_experiment
 from reports.figures.effects import FOREST_TITLES
+from tests import techniques
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -61,7 +62,7 @@ def _no_plugins(monkeypatch):
 # ---------------------------------------------------------------- toggles.md
 
 
-GENERATED = {**reference.pages(), **reports.reference.pages()}
+GENERATED = {**reference.pages(), **reports.reference.pages(), **techniques.pages()}
 
 
 @pytest.mark.parametrize("path", GENERATED, ids=lambda p: p.name)
@@ -88,7 +89,7 @@ def test_every_claim_names_toggles_that_exist_and_has_a_verdict():
 
 
 def test_links_between_pages_lead_somewhere():
-    for page in [*ROOT.glob("*.md"), *DOCS.glob("*.md")]:
+    for page in [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("techniques/*.md")]:
         text = page.read_text(encoding="utf-8")
         for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)", text):
             path = page.parent / target if target else page
