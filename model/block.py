@@ -35,6 +35,15 @@ def fed_by(c: ModelConfig) -> int | None:
     return c.backout if c.backout_feeds_attention else None
 
 
+class Empty(nn.Module):
+    """A layer without attention and MLP: the stream stays as it is (record 35)."""
+
+    def forward(
+        self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
+    ) -> None:
+        """Change nothing."""
+
+
 class Block(nn.Module):
     """The stream, mixed with x0 where x0_mix is on, plus attention's branch, plus the MLP's.
 
@@ -181,6 +190,8 @@ def make_block(
     mlp: nn.Module | None,
 ) -> nn.Module:
     """The block of a layer, from 0; attn, mlp: None in one without it."""
+    if attn is None and mlp is None:
+        return Empty()
     if c.residual_form != "sub_layers":
         return Block(c, dtypes, attn=attn, mlp=mlp)
     if c.lanes is None or c.lanes > layer:

@@ -174,6 +174,18 @@ class ModelConfig(StreamConfig, ValueConfig, EndsConfig):
         ),
         requires={"*": {"model.qk_norm": ("before_rope",), "model.rope_pairs": ("half",)}},
     )
+    key_offset_channels: Literal["unturned", "quarters"] = toggle(
+        "unturned",
+        record="r49",
+        choices={"unturned": "r49", "quarters": "r58"},
+        doc=(
+            "those that do not turn; or the second and the last quarter of a head's, of which half"
+            " turn"
+        ),
+        requires={
+            "quarters": {"model.key_offset": ON, "model.rope_pairing": ("adjacent",)},
+        },
+    )
     attn_scale: float | None = toggle(
         None,
         record="r20",

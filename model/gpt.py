@@ -19,7 +19,7 @@ from .embeddings import VALUE_TABLES, Embedding
 from .exclusive import EXCLUDE
 from .gates import Gate, Smear
 from .layers import Linear, RMSNorm
-from .layout import attention_free, table_of_layer
+from .layout import attention_free, skip_sources, table_of_layer
 from .loss import chunked_cross_entropy
 from .mask import document_ids
 from .parameters import initialize, parameter
@@ -82,7 +82,8 @@ class Attention(nn.Module):
         self.norm_first = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "before_rope" else None
         self.norm_last = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "after_rope" else None
         self.rotate = ROTATIONS[c.rope_pairing][c.rope_math]
-        self.unturned = UNTURNED[c.rope_pairing] if layer in c.key_offset else None
+        offset_by = "halves" if c.key_offset_channels == "quarters" else c.rope_pairing
+        self.unturned = UNTURNED[offset_by] if layer in c.key_offset else None
         self.kernel, self.scale = KERNELS[c.attn_kernel], c.attn_scale
         self.head_gate = None
         if c.attn_gate is not None:
@@ -157,14 +158,18 @@ class GPT(nn.Module):
         self.separator = tokens.separator
         padded = math.ceil(tokens.vocab_size / c.vocab_multiple) * c.vocab_multiple
         rows = padded if c.pad_tables else tokens.vocab_size
-        half = c.n_layer // 2
 
         self.skip_weights = None
-        if c.unet_skip:
+        self.skip_sources = skip_sources(c) if c.unet_skip else []
+        if self.skip_sources:
             is_share = c.skip_weight == "sigmoid"
             init = SKIP_INIT if is_share else 1.0
             self.skip_weights = parameter(
-                (half,), role="scalar", init=init, dtype=dtypes.scalar, part="skip"
+                (len(self.skip_sources),),
+                role="scalar",
+                init=init,
+                dtype=dtypes.scalar,
+                part="skip",
             )
             self.skip_share = torch.sigmoid if is_share else None
         self.embed = Embedding(rows, c.d_model, role="embed", init=c.embed_init, dtype=dtypes.table)
@@ -189,10 +194,8 @@ class GPT(nn.Module):
             source, into = c.skip_layers
             self.skip = Skip(source, into, dtypes, gated=c.skip_gate)
         self.backout = Backout(c.backout, dtypes) if c.backout is not None else None
-        self.saved_layers = {c.backout, *c.skip_layers[:1]}
+        self.saved_layers = {c.backout, *c.skip_layers[:1], *self.skip_sources}
         self.left_early = c.skip_layers[0] if c.skip_from == "attention" else None
-        if c.unet_skip:
-            self.saved_layers |= {*range(half)}
         self.norm = RMSNorm(c.norm_eps, None)
         self.head = None
         if not c.tied_head:
@@ -226,12 +229,14 @@ class GPT(nn.Module):
     def masks(self, ids_BT: Tensor, window: Tensor | None) -> list[Mask]:
         """Every layer's mask; layers with the same window share one.
 
-        window: of the long layers, and where there are short ones (2,), of both.
+        window: of the long layers, and where there are short ones (2,), of both; (3,): of the last
+        layer, too.
         """
         if window is None or window.ndim == 0:
             return [self.mask(ids_BT, window)] * len(self.blocks)
-        long, short = (self.mask(ids_BT, size) for size in window.unbind())
-        return [long if i in self.long_layers else short for i in range(len(self.blocks))]
+        long, short, *last = (self.mask(ids_BT, size) for size in window.unbind())
+        masks = [long if i in self.long_layers else short for i in range(len(self.blocks))]
+        return [*masks[:-1], *last] if last else masks
 
     def stream(self, ids_BT: Tensor, window: Tensor | None = None) -> Tensor:
         """Token ids (B, T) to what the head sees (B, T, C).
@@ -243,7 +248,7 @@ class GPT(nn.Module):
             x = self.smear(x)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
-        stream, last = Stream(x), len(self.blocks) - 1
+        stream, half = Stream(x), len(self.blocks) // 2
         rotary, masks = self.rotary(ids_BT.shape[1]), self.masks(ids_BT, window)
         sources = (
             self.value_embeds(ids_BT)
@@ -251,12 +256,12 @@ class GPT(nn.Module):
             else [None] * len(self.blocks)
         )
         for i, block in enumerate(self.blocks):
-            if self.skip_weights is not None and i > last // 2:
+            if self.skip_weights is not None and 0 <= i - half < len(self.skip_sources):
                 # by index: unbound, a compiled pass would write three more streams and read three
-                weight = self.skip_weights[i - last // 2 - 1]
+                weight = self.skip_weights[i - half]
                 if self.skip_share is not None:
                     weight = self.skip_share(weight)
-                stream.x = stream.x + weight * stream.saved[last - i]
+                stream.x = stream.x + weight * stream.saved[self.skip_sources[i - half]]
             if self.skip is not None and i == self.skip.into:
                 self.skip(stream)
             block(stream, rotary, masks[i], stream.values if self.first_values else sources[i])

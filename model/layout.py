@@ -34,6 +34,20 @@ def attention_free(c: ModelConfig) -> frozenset[int]:
     return frozenset(c.attn_free_layers)
 
 
+def empty_layers(c: ModelConfig) -> frozenset[int]:
+    """Layers without attention and MLP, which the stream passes as it is."""
+    return attention_free(c) & frozenset(c.mlp_free_layers)
+
+
+def skip_sources(c: ModelConfig) -> list[int]:
+    """The layer whose output each layer from the middle on adds, in their order, under unet_skip.
+
+    The first half's, the last one first; an empty one gives none, so that the last layers go
+    without.
+    """
+    return [i for i in reversed(range(c.n_layer // 2)) if i not in empty_layers(c)]
+
+
 def table_of_layer(c: ModelConfig) -> tuple[int | None, ...]:
     """Value table per layer, None where there is none."""
     if c.value_embed is None:

@@ -32,7 +32,7 @@ class ValueConfig:
         "lerp",
         record="r14",
         affects=("parameters", "groups", "loss"),
-        choices={"lerp": "r14", "pair": "r15", "add": "r49", "gate": "r55", "gate_mixed": "r70"},
+        choices={"lerp": "r14", "pair": "r15", "add": "r48", "gate": "r55", "gate_mixed": "r70"},
         doc=(
             "v <- (1-l) v + l ve, or a v + b ve (a scales v in layers without a table too),"
             " init 0.5; or v + ve; or v + g ve, g = 2 sigma(W z) for each head, W init 0, z 12"

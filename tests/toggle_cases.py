@@ -44,6 +44,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "schedule.extension_steps": (1,),
     "schedule.stages": (2,),
     "schedule.window_tokens": (64, 256),
+    "schedule.window_last_layer": (64,),
     "optim.scalar_freeze_steps": (1,),
     "data.corpus": ("other",),
     "data.batch_tokens": (1024,),
@@ -51,6 +52,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "data.micro_tokens": (512,),
     "data.ranks": (1,),
     "data.val_tokens": (2048,),
+    "data.val_seq_len": (512,),
     "data.val_every": (2,),
     "precision.mode": ("record",),
 }
@@ -93,6 +95,11 @@ BESIDE: dict[str, dict[str, Any]] = {
     "schedule.stage_rates_after": {"schedule.stages": 2},
     "schedule.windows": {"model.attn_window": "inclusive"},
     "schedule.windows_short": {"model.attn_window": "inclusive", "schedule.windows": (64,)},
+    "schedule.window_last_layer": {
+        "model.attn_window": "inclusive",
+        "model.attn_window_layers": (1,),
+        "schedule.windows": (128,),
+    },
     "schedule.window_tokens": {"model.attn_window": "token"},
     "schedule.window_warmup": {"schedule.window_tokens": 256},
     "data.micro_tokens": {"data.batch_tokens": 1024},

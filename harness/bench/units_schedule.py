@@ -153,8 +153,7 @@ def window_schedule(arrays: Arrays) -> Pairs:
             windows = (windows_at(config, step) for step in range(config.schedule.steps))
             yield theirs, np.array([window[place] // BLOCK for window in windows])
     for theirs, config in recorded(arrays, "window_validation", "window_long"):
-        long, _ = windows_at(config, config.schedule.steps)
-        yield theirs, np.array(long // BLOCK)
+        yield theirs, np.array(max(windows_at(config, config.schedule.steps)) // BLOCK)
 
 
 def batch_size_schedule(arrays: Arrays) -> Pairs:

@@ -50,6 +50,7 @@ SCHEDULED = (
     "schedule.window_warmup",
     "schedule.windows",
     "schedule.windows_short",
+    "schedule.window_last_layer",
     "optim.muon_momentum",
     "optim.muon_momentum_warmup_steps",
     "optim.muon_momentum_cooldown_steps",
@@ -64,7 +65,7 @@ class ScheduleValues:
 
     lr_factor: float  # of every learning rate
     momentum: float  # of the matrices' updates
-    windows: tuple[int, ...]  # of long layers and short ones, tokens or blocks; (): there is none
+    windows: tuple[int, ...]  # as windows_at has them, tokens or blocks; (): there is none
     growth: int  # of passes and of the batch, in multiples of what the configuration says
     max_doc_len: int | None  # tokens of a document at most
     next_tokens: tuple[float, ...]  # weights of the losses on them; (1,): the next one alone
@@ -254,7 +255,8 @@ def check_factors(config: RunConfig) -> None:
 def windows_at(config: RunConfig, step: int) -> tuple[int, ...]:
     """The attention windows of update `step`, or of the validation before it.
 
-    Of the long layers, and of the short ones where there are any; none where there is no window.
+    Of the long layers, of the short ones where there are any, and of the last layer where that has
+    its own; none where there is no window.
     """
     kind, s = config.model.attn_window, config.schedule
     if not kind:
@@ -267,9 +269,10 @@ def windows_at(config: RunConfig, step: int) -> tuple[int, ...]:
         long = of_phase(config, step, s.windows) // unit
     if not config.model.attn_window_layers:
         return (long,)
-    if s.windows_short:
-        return long, of_phase(config, step, s.windows_short) // unit
-    return long, long // 2
+    short = of_phase(config, step, s.windows_short) // unit if s.windows_short else long // 2
+    if s.window_last_layer is None:
+        return long, short
+    return long, short, s.window_last_layer // unit if step >= s.steps else long
 
 
 def of_phase(config: RunConfig, step: int, values: Sequence[Listed]) -> Listed:

@@ -162,6 +162,17 @@ class ScheduleConfig:
         requires={"*": {"model.attn_window": ON}},
         conflicts={"*": {"schedule.window_warmup": ON}},
     )
+    window_last_layer: int | None = toggle(
+        None,
+        record="r33",
+        affects=("schedule", "mask", "loss"),
+        choices={2560: "r33"},
+        example=64,
+        doc="window of the last layer, one of the long ones, in the last validation; null: theirs",
+        ge=0,
+        unit="tokens",
+        requires={"*": {"model.attn_window_layers": ON, "schedule.windows": ON}},
+    )
     windows_short: tuple[int, ...] = toggle(
         (),
         record="r29",

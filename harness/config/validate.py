@@ -88,11 +88,6 @@ def refused_layers(c: RunConfig) -> Iterator[str]:
 def refused_layer_lists(c: RunConfig) -> Iterator[str]:
     m = c.model
     for layer in sorted(m.mlp_free_layers):
-        if layer in attention_free(m):
-            yield (
-                f"model.mlp_free_layers and model.attn_free_layers leave nothing of layer {layer}: "
-                "take it out of one of them"
-            )
         if not 0 <= layer < m.n_layer:
             yield (
                 f"model.mlp_free_layers lists layer {layer}, which lies outside the {m.n_layer} "

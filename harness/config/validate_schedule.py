@@ -38,6 +38,12 @@ def refused_window_lists(c: RunConfig) -> Iterator[str]:
             f"model.attn_window_layers lists layer {outside[0]}, which lies outside the "
             f"{m.n_layer} layers of model.n_layer: count from 0"
         )
+    if s.window_last_layer is not None and m.n_layer - 1 not in m.attn_window_layers:
+        yield (
+            f"schedule.window_last_layer={s.window_last_layer} is the window of layer "
+            f"{m.n_layer - 1}, which model.attn_window_layers={list(m.attn_window_layers)} does "
+            "not list: list it, or leave schedule.window_last_layer at null"
+        )
     most = s.stages + (s.extension_steps > 0) + 1
     for field, values in {"windows": s.windows, "windows_short": s.windows_short}.items():
         if values and not s.stages <= len(values) <= most:

@@ -91,9 +91,10 @@ class Core:
         if config.optim.tie_until is not None and self.model.head is not None:
             self.tie = Tie(self.model.head.weight, self.model.embed.weight)
             follow(self.tie)
-        self._window = None  # (): of all layers; (2,): of the long ones and the short ones
+        self._window = None  # of all layers (), or several, as windows_at has them
         if config.model.attn_window:
-            shape = (2,) if config.model.attn_window_layers else ()
+            n_windows = len(windows_at(config, 0))
+            shape = (n_windows,) if n_windows > 1 else ()
             self._window = torch.zeros(shape, dtype=torch.int32, device=self.device)
         self._weights: tuple[Tensor, ...] = ()  # of the losses on more than the next token
 

@@ -200,3 +200,33 @@ def test_initial_matrices_are_the_same_draws_of_another_width(init: str, sd: flo
         torch.testing.assert_close(p, factor * plain[name])
     drawn = core(small("r18", "fp32", qkv_init=init)).model.blocks[0].attn.q.weight
     assert drawn.std().item() == pytest.approx(sd / 32**0.5, rel=0.05)
+
+
+def test_an_empty_layer_is_passed_and_gives_no_skip() -> None:
+    """Record 35: of six layers the first is empty, so that the last one adds nothing."""
+    network = made(mlp_free_layers=(0,), attn_free_layers=(0,))
+    after, _ = outputs(network)
+    assert not list(network.model.blocks[0].parameters())
+    assert network.model.skip_sources == [2, 1]
+    assert network.model.skip_weights.shape == (2,)
+    before: list[Tensor] = []
+    hook = network.model.blocks[1].register_forward_pre_hook(lambda m, a: before.append(a[0].x0))
+    network.model.stream(ids(0), WINDOW)
+    hook.remove()
+    torch.testing.assert_close(after[0], before[0])
+
+
+def test_the_offset_may_take_the_quarters_that_stood_still_under_the_other_pairing() -> None:
+    fields = {"key_offset": (1,), "rope_pairing": "adjacent"}
+    networks = [made(**fields, key_offset_channels=name) for name in ("unturned", "quarters")]
+    assert [n.model.blocks[1].attn.unturned for n in networks] == [(2, 3), (1, 3)]
+    one, other = (n.model.stream(ids(0), WINDOW) for n in networks)
+    assert not torch.allclose(one, other)
+
+
+def test_the_last_layer_has_a_window_of_its_own() -> None:
+    fields = {"attn_window": "inclusive", "attn_window_layers": (0, 5), "block_mask": "traced"}
+    model = made(**fields, schedule__window_warmup=None).model
+    masks = model.masks(ids(0), torch.tensor([128, 40, 200]))
+    for i, window in enumerate((128, 40, 40, 40, 40, 200)):
+        torch.testing.assert_close(masks[i], model.mask(ids(0), torch.tensor(window)))

@@ -86,7 +86,8 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"model.skip_gate": True}, ["model.skip_gate=true", "model.skip_layers", "switched on"]),
     ({"model.mlp_free_layers": (12,)}, ["model.mlp_free_layers", "layer 12", "count from 0"]),
     ({"model.mlp_free_layers": (-1,)}, ["model.mlp_free_layers", "layer -1", "count from 0"]),
-    ({"model.mlp_free_layers": (0, 3), "model.attn_free_layers": (3,)}, ["model.mlp_free_layers", "model.attn_free_layers", "layer 3", "out of one"]),
+    ({**DOCUMENTS, "model.attn_window": "inclusive", "model.attn_window_layers": (0,), "schedule.windows": (512,),
+      "schedule.window_last_layer": 1024}, ["schedule.window_last_layer=1024", "layer 11", "model.attn_window_layers=[0]", "list it"]),
     ({"model.backout": 11}, ["model.backout=11", "last of the 12 layers", "an earlier layer"]),
     ({"optim.qkv_split": True}, ["optim.qkv_split=true", "optim.matrix_optimizer"]),
     ({**MUON, "optim.qkv_split": True, "model.qkv_layout": "separate"}, ["optim.qkv_split=true", "model.qkv_layout"]),
@@ -152,7 +153,7 @@ EAGER = {
 RIGHT_AT_THE_BORDER: list[dict[str, Any]] = [
     {"model.attn_gate": "sigmoid12", "model.d_model": 12, "model.head_dim": 4},
     {"model.backout": 10},
-    {"model.mlp_free_layers": (0, 11), "model.attn_free_layers": (3,)},
+    {"model.mlp_free_layers": (0, 3, 11), "model.attn_free_layers": (3,)},
     {"model.skip_layers": (0, 11)},
     {**OFFSET, "model.key_offset": (0, 11)},
     {"model.attn_free_layers": (11,)},
