@@ -195,6 +195,14 @@ PAIRS: dict[str, tuple[str, str]] = {
         "def f(a, c, *d):\n    return a\n",
     ),
     # ------------------------------------------------------------ what else ties
+    "one definition is there twice": (
+        "def f(s):\n    return 0.1 * s\n\ndef f(s):\n    return 3\n\nuse(f)\n",
+        "def f(s):\n    return 0.1 * s\n\nuse(f)\n",
+    ),
+    "an attribute that both add to": (
+        "class A:\n    def f(self):\n        self.n = 1\n        self.n += 1\n",
+        "class A:\n    def f(self):\n        self.m = 0\n        self.n = 1\n        self.n += 1\n        self.m += 1\n        self.xs[0] += 1\n",
+    ),
     "a label in quotes": (
         "groups = [{'name': 'a'}]\nfor g in groups:\n    step(g)\n",
         "groups = [{'name': 'a'}, {'name': 'gate'}]\nfor g in groups:\n    if g['name'] == 'gate':\n        slow(g)\n    step(g)\n",

@@ -101,6 +101,28 @@ def test_arms_of_many_groups_have_folders_of_their_own(folder: Path) -> None:
     assert len(arms) == 3
 
 
+def test_the_name_of_an_arms_folder_has_at_most_a_hundred_characters_and_a_digest(
+    folder: Path,
+) -> None:
+    read = read_folder(folder)
+    for length, folder_name in ((100, "y" * 100), (101, "y" * 100 + "-")):
+        one = ChangeGroup(name="y" * length, about="", kind="learning", atoms=())
+        others = [replace(one, name=name) for name in ("a", "b")]
+        arm = replace(read, parts=replace(read.parts, groups=(one, *others))).arm([one.name])
+        assert arm.parent.name.startswith(folder_name)
+        assert (len(arm.parent.name) == length) == (length == 100)
+
+
+def test_a_group_that_says_nothing_of_itself_says_its_largest_atom(folder: Path) -> None:
+    changes = folder / "changes.yaml"
+    content = yaml.safe_load(changes.read_text())
+    said = content["groups"]["rate"].pop("about")
+    content["groups"]["gate"]["about"] = "of my own"
+    changes.write_text(yaml.safe_dump(content))
+    about = {group.name: group.about for group in read_folder(folder).groups}
+    assert (about["rate"], about["gate"]) == (said, "of my own")
+
+
 @pytest.mark.parametrize("place", ["changes.yaml", "new", "new/train.py"])
 def test_neither_the_groups_nor_a_script_are_read_through_a_link(
     place: str, folder: Path, capsys: pytest.CaptureFixture[str]
