@@ -1,5 +1,6 @@
 """The folder of `split`: nothing is written or read through its links, and its numbers mean what they meant."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,17 +14,26 @@ from tests.foreign_bench import TRAINERS, ablate
 LATIN = "# -*- coding: latin-1 -*-\nNAME = 'é'\n".encode("latin-1")
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two scripts that import a module, taken apart."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two scripts that import a module, and the folder of both, taken apart."""
+    root = tmp_path_factory.mktemp("written")
     for side in ("old", "new"):
-        Path(side).mkdir()
+        (root / side).mkdir()
         script = (TRAINERS / f"parts_{side}.py").read_text()
-        Path(side, "train.py").write_text(f"import helper\n{script}\n")
-        Path(side, "helper.py").write_bytes(LATIN)
+        (root / side / "train.py").write_text(f"import helper\n{script}\n")
+        (root / side / "helper.py").write_bytes(LATIN)
     command = ("--command", "python {script}", "--gpus-per-run", 0)
-    assert ablate("split", "old/train.py", "new/train.py", "-o", "parts", *command) == 0
+    scripts = [root / side / "train.py" for side in ("old", "new")]
+    assert ablate("split", *scripts, "-o", root / "parts", *command) == 0
+    return root
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the folder to edit, beside the scripts."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     return tmp_path / "parts"
 
 
