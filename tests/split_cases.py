@@ -55,6 +55,10 @@ PAIRS: dict[str, tuple[str, str]] = {
         "step(a, b, c)\nrest(1)\n",
         "step(a, d, e)\nstep(a, b, d)\nrest(1)\n",
     ),
+    "pairs that are most alike in all are made, though another were more alike alone": (
+        "f(a, b, 1)\nf(a, b, c, d)\n",
+        "f(a, b, c, e)\nf(a, b)\n",
+    ),
     "a pair is sought in order": (
         "f(a, 1)\ng(b, 1)\nh(c, 1)\n",
         "h(c, 2)\nf(a, 2)\ng(b, 2)\n",
@@ -89,6 +93,7 @@ PAIRS: dict[str, tuple[str, str]] = {
         "x = 1\nuse(x)\n",
         "x = 1\nx += more(2)\nuse(x)\n",
     ),
+    "a name that is counted up": ("run(1)\n", "n = make(0)\nrun(1)\nn += 1\nrun(2)\ntell(n)\n"),
     "an attribute and what asks for it": (
         "class A:\n    def __init__(self):\n        self.a = 1\n\n    def f(self):\n        return self.a\n",
         "class A:\n    def __init__(self):\n        self.a = 1\n        self.b = 2\n\n"
