@@ -43,7 +43,7 @@ def test_a_rule_that_cannot_be_applied_says_why_and_a_hint_is_told_where_it_is_a
 def test_what_there_is_not_is_not_spoken_of(capsys: pytest.CaptureFixture[str]) -> None:
     print_verdict(replace(VERDICT, rules=(), hints=(), report=None, looks=2, notes=()))
     out = capsys.readouterr().out
-    assert "rules" not in out and "report" not in out
+    assert "rules" not in out and "report:" not in out
     assert out.splitlines()[-1].startswith("2 looks at the results")
 
 
