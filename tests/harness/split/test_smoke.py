@@ -114,6 +114,22 @@ def test_a_neutral_part_without_which_the_baseline_fails_is_a_change() -> None:
     assert not found.failed
 
 
+def test_an_arm_that_the_static_check_refuses_took_no_step_and_no_time() -> None:
+    """A name that is global in one part, and asked for in another function by the next."""
+    old = "def f():\n    return 1\n\ndef g():\n    return 2\n\nf()\ng()\n"
+    new = old.replace("return 1", "global k\n    k = 3\n    return 1").replace(
+        "return 2", "return k"
+    )
+    took = TwoSteps(reason=None, steps=2, losses=(1.0,), seconds=1.5)
+    found = smoked(old, new, lambda text: took)
+    refused = [arm.outcome for arm in found.first if arm.outcome.reason is not None]
+    assert refused
+    for outcome in refused:
+        assert "is given nowhere" in (outcome.reason or "")
+        assert (outcome.steps, outcome.seconds, outcome.losses) == (0, 0.0, ())
+    assert {arm.outcome for arm in found.first} == {took, *refused} and not found.failed
+
+
 def test_what_never_repeats_has_no_arm_without_effect() -> None:
     n = iter(range(1000))
     found = smoked(OLD, NEW, lambda text: TwoSteps(reason=None, steps=2, losses=(next(n),)))

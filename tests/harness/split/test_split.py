@@ -283,10 +283,21 @@ OLD = "import os\nlr = 0.1\nfor step in range(3):\n    print(step, lr)\n"
         (OLD, f"# a comment\n\n{OLD.replace(' = ', '=')}", "but for formatting and comments"),
         (OLD, "lr = 1\n" * 20_000, "has 20001 lines: at most"),
         (OLD, OLD + OLD, "line 5: holds the same text twice"),
+        (OLD, "lr = 1\nrun(lr)\n" * 2, "line 3: holds the same text twice"),
         (OLD, "x = b'\0'\n", "cannot contain null bytes"),
         (OLD, None, "no such script"),
     ],
-    ids=["broken", "other language", "equal", "formatting", "long", "twice", "zero", "missing"],
+    ids=[
+        "broken",
+        "other language",
+        "equal",
+        "formatting",
+        "long",
+        "twice",
+        "short twice",
+        "zero",
+        "missing",
+    ],
 )
 def test_scripts_that_cannot_be_taken_apart_get_a_line(
     old: str,
