@@ -48,12 +48,13 @@ test: install  ## all tests but the slow ones, about 5 minutes on 2 cores
 test-all: install  ## the slow tests and those that need a browser too, about half an hour
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not gpu"
 
-docs: install  ## rewrite the generated documentation, the golden dumps of the presets and the kept pages of the tests
+docs: install  ## rewrite the generated documentation, the golden dumps of the presets, the kept pages and split cases of the tests
 	$(BIN)/python -m harness.experiment.reference
 	$(BIN)/python -m reports.reference
 	$(BIN)/python -m tests.techniques
 	$(BIN)/python -m tests.golden
 	$(BIN)/python -m tests.kept_pages
+	$(BIN)/python -m tests.split_cases
 
 proof: install  ## the simulation study with 10,000 replications: writes its table into docs/statistics.md
 	$(BIN)/python -m tests.proof

@@ -57,7 +57,9 @@ def name_of(atoms: Sequence[Atom], seen: Counter[str], taken: set[str]) -> str:
     counts = Counter(name for atom in atoms for name in atom.names if name not in DULL)
     best = ""
     if counts:
-        best = max(counts, key=lambda name: (counts[name] / seen[name], counts[name], len(name)))
+        best = max(
+            sorted(counts), key=lambda name: (counts[name] / seen[name], counts[name], len(name))
+        )
     puts = next(iter(atoms[0].puts), "")
     if len(atoms) == 1 and puts and puts not in DULL:
         best = puts

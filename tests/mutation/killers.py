@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from coverage import CoverageData
+from coverage.exceptions import DataError
 
 from tests.mutation.places import MODULE, Places
 
@@ -118,7 +119,10 @@ class Measured:
 def lines_of(part: Path, root: Path) -> Iterator[tuple[str, int, set[str]]]:
     """(file, line, tests) of one of coverage's files."""
     seen = CoverageData(str(part))
-    seen.read()
+    try:
+        seen.read()
+    except DataError:  # its process was killed before it wrote anything
+        return
     for file in seen.measured_files():
         path = Path(file)
         if path.is_relative_to(root) and path.exists():

@@ -81,6 +81,9 @@ def test_a_difference_is_told_in_steps_where_the_slope_is_of_its_scale(
     facts = plan_facts(e, planned, tmp_path, PlanQuestion())
     assert (facts.power.steps is not None) == told
     assert any("a step is worth" in line for line in facts.power.words) == told
+    assert any("a step takes" in line for line in facts.power.words) == (
+        told and facts.power.seconds is not None
+    )
     assert any("in loss, " in line and " steps, " in line for line in facts.power.words) == told
     assert any("in loss; in steps known after" in line for line in facts.power.words) != told
 

@@ -289,8 +289,8 @@ def test_a_run_under_another_runs_name_and_code_under_another_name_are_found(
     code.write_bytes(code.read_bytes()[:-30])
     ran = ablate(here, "merge", str(there.results))
     assert ran.code == 1
-    assert f"{two / 'result.json'} is damaged" in ran.out
-    assert f"{code} is not what its name says" in ran.out
+    assert f"left where it is: {two / 'result.json'} is damaged" in ran.out
+    assert f"left where it is: {code} is not what its name says" in ran.out
     assert not list((here.results / "code").glob("*.zip"))
 
 

@@ -19,6 +19,7 @@ from harness.cli import progress as progress_module
 from harness.cli import status as status_module
 from harness.cli.bench import line, print_measured
 from harness.cli.complete import page_of, say_bits, say_failures
+from harness.cli.executors import check_data
 from harness.cli.progress import CLEAR, ProgressDisplay, duration, in_words, wall_words
 from harness.cli.said import error_mapping, give_json, line_of
 from harness.cli.status import name_unsound, summary
@@ -427,6 +428,27 @@ def test_percent_is_told_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) ->
         for done, total in ((1, 3), (3, 3), (0, 0)):
             data_command.progress(done, total)
         assert err.getvalue() == said
+
+
+def test_what_is_hashed_is_told_while_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where standard output is a file or a pipe, which nobody sees before it is flushed."""
+    seen: list[str] = []
+
+    class Pipe(io.StringIO):
+        def flush(self) -> None:
+            seen.append(self.getvalue())
+
+    def verify(corpus: str, say: Callable[[str], None]) -> None:
+        say("hashing 2 shards, 9 MiB")
+        assert seen[-1].endswith(f"corpus {corpus}: hashing 2 shards, 9 MiB\n")
+
+    monkeypatch.setattr("harness.corpora.index.open_corpus", lambda name: name)
+    monkeypatch.setattr("harness.corpora.verify.verify", verify)
+    monkeypatch.setattr("sys.stdout", Pipe())
+    runs: Any = [SimpleNamespace(spec=name) for name in ("mine", "its", "mine")]
+    trainer: Any = SimpleNamespace(corpora=lambda spec: [spec])
+    check_data(runs, trainer)
+    assert len(seen) == 2
 
 
 def test_a_shard_is_sound_or_exit_1_with_every_problem(

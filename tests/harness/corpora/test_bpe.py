@@ -5,10 +5,12 @@ import json
 import random
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from harness.corpora import bpe as bpe_module
 from harness.corpora.bpe import token_texts
 from harness.corpora.check import check
 from harness.corpora.corpus import TOKENIZER_FILE, Corpus
@@ -158,6 +160,23 @@ def test_what_cannot_be_is_refused_in_one_line_and_loses_nothing(
     with pytest.raises(UserError, match=says):
         prepare_text([folder / "text"], name="mine", root=folder, tokenizer=choice)
     assert check(mine.folder).ok
+
+
+def test_a_tokenizer_that_does_not_give_its_text_back_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one that somebody else made may do: it puts a letter in the place of another."""
+    ours = SimpleNamespace(
+        get_vocab_size=lambda: 3,
+        encode=lambda text: SimpleNamespace(ids=[1] * len(text)),
+        decode=lambda ids: "a" * len(ids),
+    )
+    library = SimpleNamespace(Tokenizer=SimpleNamespace(from_str=lambda content: ours))
+    monkeypatch.setattr(bpe_module, "library", lambda: library)
+    tokenizer = bpe_module.of_file("{}")
+    assert list(tokenizer.encode(b"aaa")) == [1, 1, 1]
+    with pytest.raises(UserError, match="does not give back its text, near 'abc': use the bytes"):
+        tokenizer.encode(b"abc")
 
 
 def test_text_that_is_not_utf8_is_named(folder: Path, tmp_path: Path) -> None:

@@ -240,6 +240,15 @@ def test_fineweb_fetches_only_what_is_missing(tmp_path: Path, hub: list[str]) ->
     assert two.bits_per_byte(3.28) is None
 
 
+@pytest.mark.parametrize("n_shards", [0, -1, 104])
+def test_fineweb_has_so_many_shards_and_no_more(
+    n_shards: int, tmp_path: Path, hub: list[str]
+) -> None:
+    with pytest.raises(UserError, match=f"^{n_shards} shards of fineweb10B: choose 1 to 103$"):
+        prepare("fineweb10B", tmp_path, n_shards=n_shards)
+    assert hub == []
+
+
 def test_fineweb_takes_files_put_there_by_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Your own text: which documents come out, on which side, with which tokenizer, and what an interruption leaves."""
 
 import base64
+import itertools
 import json
 import os
 import signal
@@ -55,6 +56,23 @@ def test_a_source_tree_becomes_one_document_per_file(tree: Path, tmp_path: Path)
     )
     assert corpus.documents == {"train": 38, "val": 2}
     assert open_corpus("mine", tmp_path) == corpus
+
+
+def test_how_far_it_is_is_told_in_bytes_of_all_the_text(tree: Path, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    (tmp_path / "other.txt").write_text("another text, held out\n")
+    prepare_text(
+        [tree],
+        name="mine",
+        root=tmp_path,
+        heldout=[tmp_path / "other.txt"],
+        progress=lambda done, total: told.append((done, total)),
+    )
+    sizes = [path.stat().st_size for path in (*tree.glob("part*/*.py"), tmp_path / "other.txt")]
+    assert {total for _, total in told} == {sum(sizes)}
+    assert told[-1] == (sum(sizes), sum(sizes)) and len(told) == len(sizes)
+    steps = [after - before for (before, _), (after, _) in itertools.pairwise([(0, 0), *told])]
+    assert sorted(steps) == sorted(sizes)
 
 
 def test_the_same_text_gives_the_same_corpus_wherever_it_lies(tree: Path, tmp_path: Path) -> None:

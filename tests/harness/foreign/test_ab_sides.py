@@ -103,7 +103,7 @@ def test_torchrun_starts_a_script_with_one_process_or_several(
     assert set(load("ranks").runs["val_loss"]) == {7 if command else 11}
 
 
-@pytest.mark.parametrize("above", ["", "sub/", "work/2026/sub/"])
+@pytest.mark.parametrize("above", ["", "sub/", "2026/sub/", "work/2026/sub/", "all/work/2026/sub/"])
 def test_a_patch_by_git_applies_however_deep_the_script_lies_in_its_repository(
     above: str, tmp_path: Path
 ) -> None:

@@ -239,6 +239,16 @@ def test_a_validation_loss_in_other_words_is_the_validation_loss() -> None:
     assert reading.lacks() == "the loss '0.0' is impossible: cross entropy is above zero"
 
 
+def test_losses_without_a_step_are_counted_and_with_one_stand_at_it() -> None:
+    loss = read_metric("(?:eval )(?P<val_loss>[0-9.]+)", where="x")
+    for pattern, steps in ((None, [1, 2, 3]), (r"at (\d+)", [10, 20, 20])):
+        reading = OwnReading(Readings(metrics=(loss,), step_pattern=pattern))
+        points = [
+            reading.feed(line) for line in (b"at 10 eval 4.5", b"at 20", b"eval 3.9", b"eval 3.2")
+        ]
+        assert [(p.step, p.loss) for p in points if p] == list(zip(steps, (4.5, 3.9, 3.2)))
+
+
 def test_what_was_never_read_fails_the_run_with_its_pattern() -> None:
     reading = OwnReading(Readings(metrics=(OwnMetric(name="bpb", pattern="bpb=(.+)"),)))
     reading.feed(b"step:2/2 val_loss:3.1")

@@ -110,6 +110,30 @@ def test_a_run_that_is_there_is_not_replaced(place: Destination, tmp_path: Path)
     assert (back.directory(run_id) / "attempts.jsonl").read_text() == rows
 
 
+def test_what_is_here_is_not_brought_again_whatever_became_of_it_there(tmp_path: Path) -> None:
+    here, there = made(tmp_path / "here"), opened(url(), tmp_path / "results")
+    sent(here, there)
+    assert isinstance(there, RemotePlace)
+    fetched: list[str] = []
+    get = there.files.get
+
+    def noted(names: Sequence[str], into: Path) -> None:
+        fetched.extend(names)
+        get(names, into)
+
+    there.files.get = noted  # type: ignore[method-assign]
+    back = Store.create(tmp_path / "back")
+    there.bring(back)
+    runs = {name.split("/")[1] for name in fetched if name.startswith("runs/")}
+    assert runs == of(here)
+    fetched.clear()
+    gone = min(of(back))
+    shutil.rmtree(back.directory(gone))
+    assert there.bring(back).copied == [gone]
+    assert {name.split("/")[1] for name in fetched if name.startswith("runs/")} == {gone}
+    assert not any(name.startswith("code/") for name in fetched)
+
+
 def test_plans_of_two_boxes_are_joined(place: Destination, tmp_path: Path) -> None:
     for name, n_seeds in (("few", 1), ("more", 3), ("again", 1)):
         sent(made(tmp_path / name, n_seeds=n_seeds), place)
@@ -253,6 +277,27 @@ def test_what_is_left_at_the_end_is_counted(tmp_path: Path) -> None:
     assert sender.finish(waits.append) == 6
     assert (sender.error, waits) == ("no route to it", [1.0, 2.0])
     assert sender.finish(waits.append) == 0
+    assert waits == [1.0, 2.0]
+
+
+def test_what_is_sent_at_the_end_is_sent_once(tmp_path: Path) -> None:
+    """The plans too, over which another box may have written."""
+    here, there = made(tmp_path / "here"), FolderPlace(tmp_path / "there")
+    there.open()
+    asked: list[str] = []
+    send_plans = there.send_plans
+
+    def noted(store: Store) -> Merged:
+        asked.append("plans")
+        return send_plans(store)
+
+    there.send_plans = noted  # type: ignore[method-assign]
+    sender = Sender(here.root, there, "there", lambda line: None)
+    sender.look()
+    sender.look()
+    assert asked == ["plans"]
+    assert sender.finish(lambda s: None) == 0
+    assert asked == ["plans"] * 2
 
 
 @pytest.mark.parametrize("name", REFUSED)

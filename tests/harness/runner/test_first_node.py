@@ -64,6 +64,14 @@ def test_groups_at_once_have_a_port_each(tmp_path: Path) -> None:
     assert not any(place.endswith(":0") for place in places)
 
 
+def test_the_first_of_several_nodes_is_their_number_zero() -> None:
+    invitation = Invitation(file=Path("at.json"), address="10.0.0.1")
+    group = Group(n_per_node=4, n_nodes=2, invites=invitation)
+    arguments = group.arguments(TRAINER, "cuda")
+    assert arguments[arguments.index("--node-rank") + 1] == "0"
+    assert arguments[-3:] == [TRAINER, "8", "cuda"] and group.size == 8
+
+
 def test_a_further_node_is_told_no_port_to_bind() -> None:
     arguments = Group(n_nodes=2, node=1, joins="10.0.0.1:4321").arguments(TRAINER, "cpu")
     assert arguments[:2] == ["-m", "torch.distributed.run"]

@@ -135,3 +135,13 @@ def test_a_definition_that_is_changed_and_moved_is_one_group() -> None:
     for before, after in ((others + old, new + others), (old + others, others + new)):
         parts = apart(before + "rate(1)\n", after + "rate(1)\n")
         assert group_of(parts, "added: def rate") == group_of(parts, "removed: def rate")
+
+
+def test_a_script_that_no_python_compiles_is_checked_by_its_names_alone() -> None:
+    """A part of a notebook, say: what is no program in OLD is none in its arms either."""
+    old, new = "x = 1\nawait f(x)\n", "x = 2\nawait f(x)\ny = x\n"
+    checker = Checker(old, new)
+    assert checker.problems("x = 2\nawait f(x)\n") == []
+    assert checker.problems("await f(y)\n") == ["the name 'y' is given nowhere"]
+    said = Checker("x = 1\n", "x = 2\n").problems("x = 2\nreturn x\n")
+    assert said == ["line 2: 'return' outside function"]

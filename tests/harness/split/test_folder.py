@@ -1,5 +1,6 @@
 """The folder of `split`: nothing is written or read through its links, and its numbers mean what they meant."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,17 +14,26 @@ from tests.foreign_bench import TRAINERS, ablate
 LATIN = "# -*- coding: latin-1 -*-\nNAME = 'é'\n".encode("latin-1")
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two scripts that import a module, taken apart."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two scripts that import a module, and the folder of both, taken apart."""
+    root = tmp_path_factory.mktemp("written")
     for side in ("old", "new"):
-        Path(side).mkdir()
+        (root / side).mkdir()
         script = (TRAINERS / f"parts_{side}.py").read_text()
-        Path(side, "train.py").write_text(f"import helper\n{script}\n")
-        Path(side, "helper.py").write_bytes(LATIN)
+        (root / side / "train.py").write_text(f"import helper\n{script}\n")
+        (root / side / "helper.py").write_bytes(LATIN)
     command = ("--command", "python {script}", "--gpus-per-run", 0)
-    assert ablate("split", "old/train.py", "new/train.py", "-o", "parts", *command) == 0
+    scripts = [root / side / "train.py" for side in ("old", "new")]
+    assert ablate("split", *scripts, "-o", root / "parts", *command) == 0
+    return root
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the folder to edit, beside the scripts."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     return tmp_path / "parts"
 
 
@@ -99,6 +109,28 @@ def test_arms_of_many_groups_have_folders_of_their_own(folder: Path) -> None:
     names = [group.name for group in groups]
     arms = {many.arm(chosen) for chosen in (names[:3], [*names[:2], names[3]], names[:4])}
     assert len(arms) == 3
+
+
+def test_the_name_of_an_arms_folder_has_at_most_a_hundred_characters_and_a_digest(
+    folder: Path,
+) -> None:
+    read = read_folder(folder)
+    for length, folder_name in ((100, "y" * 100), (101, "y" * 100 + "-")):
+        one = ChangeGroup(name="y" * length, about="", kind="learning", atoms=())
+        others = [replace(one, name=name) for name in ("a", "b")]
+        arm = replace(read, parts=replace(read.parts, groups=(one, *others))).arm([one.name])
+        assert arm.parent.name.startswith(folder_name)
+        assert (len(arm.parent.name) == length) == (length == 100)
+
+
+def test_a_group_that_says_nothing_of_itself_says_its_largest_atom(folder: Path) -> None:
+    changes = folder / "changes.yaml"
+    content = yaml.safe_load(changes.read_text())
+    said = content["groups"]["rate"].pop("about")
+    content["groups"]["gate"]["about"] = "of my own"
+    changes.write_text(yaml.safe_dump(content))
+    about = {group.name: group.about for group in read_folder(folder).groups}
+    assert (about["rate"], about["gate"]) == (said, "of my own")
 
 
 @pytest.mark.parametrize("place", ["changes.yaml", "new", "new/train.py"])

@@ -41,6 +41,15 @@ def test_distances_are_changed_lines_and_atoms() -> None:
     ]
 
 
+def test_a_candidate_that_is_nested_too_deeply_is_skipped_and_said() -> None:
+    chain = "if a == 0:\n    f(0)\n" + "".join(f"elif a == {n}:\n    f({n})\n" for n in range(280))
+    new = normal(chain + "g()\nh()\n", where="NEW")
+    found = parents_of(new, {"deep": chain.encode(), "broken": b"for x in\n"})
+    assert found.nearest is None
+    assert found.skipped["deep"] == "deep: is nested too deeply"
+    assert found.skipped["broken"].startswith("broken, line 1: is not Python")
+
+
 def test_the_nearest_of_a_folder_is_old(scripts: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ablate("split", "new.py", "--parents", "old", "-o", "parts") == 0
     said = capsys.readouterr().out

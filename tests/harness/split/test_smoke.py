@@ -1,18 +1,22 @@
 """Two steps of every arm: what fails gets what it needs, what does nothing is called so, nothing is left behind."""
 
 import json
+import math
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
 from harness.errors import UserError
 from harness.foreign.command import ForeignTrainer
-from harness.foreign.smoke_steps import SmokeLimits, StepTaker
+from harness.foreign.smoke_steps import SmokeLimits, StepTaker, memory_of
 from harness.node.slots import Slot
 from harness.split.groups import ChangeGroup, merged_circles, take_apart
-from harness.split.smoke import Smoke, TwoSteps, in_words, smoke
+from harness.split.smoke import MOST_TRIES, Smoke, TwoSteps, in_words, smoke
 from harness.split.source import normal
 from tests.foreign_bench import ablate
 
@@ -76,6 +80,25 @@ def test_a_need_in_one_direction_names_the_atom_that_is_lacking() -> None:
     ]
 
 
+@pytest.mark.parametrize("limit", [MOST_TRIES, 0])
+def test_of_a_need_with_several_atoms_those_that_are_lacking_are_named_unless_it_takes_long(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name and what asks for it are one group, of which the name is what lacks."""
+
+    def take(text: str) -> TwoSteps:
+        fails = "use = 1" in text and "make(3)" not in text
+        return TwoSteps(reason="TypeError: k" if fails else None, steps=2, losses=(1.0,))
+
+    monkeypatch.setattr("harness.split.smoke.MOST_TRIES", limit)
+    old = "use = 0\nprint(use)\n"
+    found = smoked(old, f"k = make(3)\n{old.replace('0', '1')}other(k)\n", take)
+    [need] = found.found
+    assert (need.group, need.needs, need.reason) == ("use", ("k",), "TypeError: k")
+    assert need.atoms == ((0,) if limit else (0, 2))
+    assert ("(atom 0)" if limit else "(atoms 0, 2)") in in_words(need)
+
+
 def test_a_neutral_part_without_which_the_baseline_fails_is_a_change() -> None:
     def take(text: str) -> TwoSteps:
         fails = "import new" in text and "size = 2" not in text
@@ -89,6 +112,22 @@ def test_a_neutral_part_without_which_the_baseline_fails_is_a_change() -> None:
     [imported] = [group for group in by_name.values() if group.kind == "learning" and group.needs]
     assert imported.needs == ("size",)
     assert not found.failed
+
+
+def test_an_arm_that_the_static_check_refuses_took_no_step_and_no_time() -> None:
+    """A name that is global in one part, and asked for in another function by the next."""
+    old = "def f():\n    return 1\n\ndef g():\n    return 2\n\nf()\ng()\n"
+    new = old.replace("return 1", "global k\n    k = 3\n    return 1").replace(
+        "return 2", "return k"
+    )
+    took = TwoSteps(reason=None, steps=2, losses=(1.0,), seconds=1.5)
+    found = smoked(old, new, lambda text: took)
+    refused = [arm.outcome for arm in found.first if arm.outcome.reason is not None]
+    assert refused
+    for outcome in refused:
+        assert "is given nowhere" in (outcome.reason or "")
+        assert (outcome.steps, outcome.seconds, outcome.losses) == (0, 0.0, ())
+    assert {arm.outcome for arm in found.first} == {took, *refused} and not found.failed
 
 
 def test_what_never_repeats_has_no_arm_without_effect() -> None:
@@ -235,6 +274,32 @@ TO_TWO = AT_ONCE.replace("range(9)", "range(3)") + "import time\ntime.sleep(1000
 def test_losses_printed_after_two_steps_do_not_count_however_quickly_they_come() -> None:
     taker = step_taker()
     assert taker.take(AT_ONCE).losses == taker.take(TO_TWO).losses == (9.0, 8.0, 7.0)
+
+
+def test_a_script_that_prints_no_step_took_none_and_its_last_words_are_why() -> None:
+    outcome = step_taker().take("raise SystemExit('no such file: tokens.bin')\n")
+    assert (outcome.steps, outcome.losses) == (0, ())
+    assert "no such file: tokens.bin" in (outcome.reason or "")
+
+
+def test_a_loss_that_is_no_number_is_no_step() -> None:
+    outcome = step_taker().take(AT_ONCE.replace("{9 - n}", "nan"))
+    assert outcome.reason == "its loss or its gradients are not finite within two steps"
+    assert outcome.steps == 2 and math.isnan(outcome.losses[0])
+
+
+def test_the_memory_of_a_script_is_that_of_all_under_it() -> None:
+    with subprocess.Popen(["sh", "-c", "sh -c 'sleep 60; true'; true"]) as outer:
+        process = psutil.Process(outer.pid)
+        while len(process.children(recursive=True)) < 2:
+            time.sleep(0.01)
+        inner, sleep = process.children(recursive=True)
+        both = (inner.memory_info().rss + sleep.memory_info().rss) / 2**20
+        assert memory_of(process) == pytest.approx(both, rel=0.2)
+        assert memory_of(process) > inner.memory_info().rss / 2**20
+        for one in (sleep, inner, process):
+            one.kill()
+    assert memory_of(process) == 0
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from reports.analysis.attribution import time_judges
 from reports.analysis.cautions import Caution
 from reports.analysis.time_estimates import decompositions, time_effects, time_estimates
 from reports.analysis.time_model import REACH, TimeModel
@@ -233,6 +234,13 @@ def test_a_target_that_the_budgets_do_not_bracket_is_extrapolated_on_either_side
         assert time.extrapolated(arm) == extrapolated
         assert time_estimates(time)[arm].extrapolated == extrapolated
     assert (time_effects(time, m=1, level=0.95, anytime=False) == {}) == extrapolated
+    table = pd.DataFrame({"arm": ARMS, "block": 0, "train_time_s": 270.0, "status": "finished"})
+    judged = time_judges(time, table, list(ARMS), anytime=False)
+    assert [(j.metric, j.note) for j in judged] == (
+        [("seconds", "at equal steps (steps to target are not resolved for every arm)")]
+        if extrapolated
+        else [("steps", "to the target"), ("seconds", "to the target")]
+    )
 
 
 @pytest.mark.parametrize(

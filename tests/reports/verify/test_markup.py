@@ -143,10 +143,14 @@ def test_a_page_that_loads_itself_again_passes(tmp_path: Path) -> None:
 
 
 def test_a_page_of_another_version_is_said_to_be_one(page: str, tmp_path: Path) -> None:
-    older = re.sub(r'"written_by":"\w+"', '"written_by":"0123456789ab"', page, count=1)
-    assert older != page
-    assert verify_text(older, tmp_path) == []  # it says the same
-    older = older.replace("<footer><p>Written", "<footer><p>Made")
+    for name in ("0123456789ab", "zzz"):
+        older = re.sub(r'"written_by":"\w+"', f'"written_by":"{name}"', page, count=1)
+        assert older != page
+        assert verify_text(older, tmp_path) == []  # it says the same
+        older = older.replace("<footer><p>Written", "<footer><p>Made")
+        with pytest.raises(OtherVersionError, match=rf"the writer is {name}.*line \d+"):
+            verify_text(older, tmp_path)
+    older = older.replace("zzz", "0123456789ab")
     with pytest.raises(OtherVersionError, match=r"the writer is 0123456789ab.*line \d+"):
         verify_text(older, tmp_path)
     done = forked_ablate("verify", str(tmp_path / "page.html"), cwd=tmp_path)

@@ -158,6 +158,30 @@ def test_a_place_or_a_share_that_is_a_little_off_is_named(
     assert found()
 
 
+@of("page", ["grid"], indirect=True)
+def test_where_sequences_are_shown_every_lowest_place_is_held_to_the_rows(page: Page) -> None:
+    """Whose ends are the sequences' and are not."""
+    (data,) = page.data["experiments"]
+    arms = [arm["name"] for arm in data["plan"]["arms"]]
+    compared = compared_rows(outcomes_of(data, table_rows(data["runs"])), arms, "loss")
+
+    def found() -> list[str]:
+        return [*check_optima(page, 0, data["plan"], compared, raised=1.0, anytime=True)]
+
+    places = [key for key in page.carried if key[1] == "optimum"]
+    assert len(places) > 1 and found() == []
+    for key in places:
+        honest = page.carried[key]
+        value, *ends = honest.split(",")
+        if not value:
+            continue
+        page.carried[key] = ",".join([repr(1.05 * float(value)), *ends])
+        assert len(found()) == 1
+        page.carried[key] = ",".join([value, value, value])
+        assert found() == []
+        page.carried[key] = honest
+
+
 WORDS = ("better", "worse", "faster", "slower", "undecided", "no difference larger than 0.01")
 
 
@@ -218,6 +242,7 @@ def test_the_words_that_fit_an_interval(
         ("noisy", "2 layers", "3 layers"),
         ("noisy", "300 steps", "301 steps"),
         ("noisy", "300 steps, ", ""),
+        ("noisy", "300 steps", "300 steps, 9 layers"),
         ("noisy", "(−0.0", "(−0.1"),
         ("confirmed", " is worse than", " is better than"),
         ("noisy", " are better than", " are worse than"),

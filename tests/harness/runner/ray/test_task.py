@@ -1,0 +1,261 @@
+"""A Ray task on its node, with a worker that does as a test says: where it works, what it sends back, which worker stays."""
+
+import json
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.errors import UserError
+from harness.run.attempts import read_attempts
+from harness.run.spec import Branch, RunSpec
+from harness.runner.execute import Execution
+from harness.runner.limits import RunLimits
+from harness.runner.messages import WorkerEvent
+from harness.runner.process import Group
+from harness.store.attempt import claim
+from harness.store.store import Store
+from tests.one_run import SPEC
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
+
+from harness.runner.ray import task
+from harness.runner.ray.files import Freight
+from harness.runner.ray.task import Meeting, RayOrder, run_order
+
+DONE = WorkerEvent(status="finished", val_loss=3.5)
+FAILED = WorkerEvent(status="failed", reason="it broke")
+
+
+@dataclass
+class Worker:
+    """A worker that ends every run the same way."""
+
+    event: WorkerEvent | BaseException
+    group: Group
+    like: bool = True
+    closed: bool = False
+    lives: int = 3  # looks at it
+    asked: list[Execution] = field(default_factory=list)
+
+    def make(self, execution: Execution) -> WorkerEvent:
+        self.asked.append(execution)
+        if isinstance(self.event, BaseException):
+            raise self.event
+        return self.event
+
+    def alive(self) -> bool:
+        self.lives -= 1
+        return self.lives > 0
+
+    def is_like(self, other: "Worker") -> bool:
+        return self.like
+
+    def close(self) -> None:
+        self.closed = True
+
+    start = kill = close
+
+
+@dataclass
+class Trainer:
+    """Hands out such workers, which it remembers."""
+
+    event: WorkerEvent | BaseException = DONE
+    made: list[Worker] = field(default_factory=list)
+
+    def maker(self, spec: RunSpec, slot: object, *, group: Group) -> Worker:
+        self.made.append(Worker(self.event, group))
+        return self.made[-1]
+
+
+@dataclass
+class Remote:
+    """An actor of Ray's, here."""
+
+    of: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return SimpleNamespace(remote=getattr(self.of, name))
+
+
+@pytest.fixture(autouse=True)
+def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    context = SimpleNamespace(get_node_id=lambda: "n1", get_task_id=lambda: "t1")
+    fake = SimpleNamespace(
+        get_runtime_context=lambda: context,
+        get=lambda value: value,
+        get_gpu_ids=lambda: [2, 5],
+        util=SimpleNamespace(get_node_ip_address=lambda: "10.0.0.1"),
+    )
+    monkeypatch.setattr(task, "ray", fake)
+    monkeypatch.setattr(task, "POLL_S", 0.0)
+    monkeypatch.setattr(task, "MEETING_LOOK_S", 0.0)
+    yield
+    task.WARM.clear()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store.create(tmp_path / "results")
+    (store.root / "mark.json").touch()
+    return store
+
+
+def order(store: Store, trainer: Trainer, **how: Any) -> RayOrder:
+    given: Any = trainer
+    told = RayOrder(
+        results=str(store.root),
+        mark="mark.json",
+        data="nowhere",
+        spec=SPEC.to_mapping(),
+        command="ablate run x",
+        trainer=given,
+        freight=Freight(),
+        limits=RunLimits(),
+        warm=True,
+        n_per_node=1,
+    )
+    return replace(told, **how)
+
+
+@pytest.mark.parametrize("event", [DONE, FAILED])
+def test_a_node_that_sees_the_folder_works_in_it(store: Store, event: WorkerEvent) -> None:
+    trainer = Trainer(event)
+    answer = run_order(order(store, trainer))
+    assert (answer.event, answer.node, answer.files, answer.lost_peer) == (event, "n1", None, False)
+    [[execution]] = [worker.asked for worker in trainer.made]
+    assert execution.store.root == store.root
+    assert (execution.command, execution.job) == ("ablate run x", "ray-t1")
+    assert execution.spec == SPEC and trainer.made[0].group == Group(n_per_node=1, n_nodes=1)
+
+
+def test_a_node_that_does_not_sends_back_a_folder_of_its_own(store: Store) -> None:
+    (store.root / "mark.json").unlink()
+    trainer = Trainer()
+    answer = run_order(order(store, trainer))
+    assert answer.files is not None
+    with tarfile.open(fileobj=BytesIO(answer.files)) as archive:
+        assert "./runs" in archive.getnames()
+    own = trainer.made[0].asked[0].store.root
+    assert own != store.root and not own.exists()
+
+
+def test_a_worker_stays_for_the_next_run_while_all_is_well(store: Store) -> None:
+    trainer = Trainer()
+    run_order(order(store, trainer))
+    run_order(order(store, trainer))
+    first, second = trainer.made
+    assert (len(first.asked), len(second.asked), first.closed) == (2, 0, False)
+    first.like = False  # of another kind
+    run_order(order(store, trainer))
+    assert first.closed and len(trainer.made[2].asked) == 1
+
+
+@pytest.mark.parametrize(("how", "event"), [({"warm": False}, DONE), ({}, FAILED)])
+def test_a_worker_does_not_stay(store: Store, how: dict[str, Any], event: WorkerEvent) -> None:
+    trainer = Trainer(event)
+    run_order(order(store, trainer, **how))
+    assert trainer.made[0].closed and task.WARM == []
+
+
+def test_what_cannot_go_on_is_noted_as_the_reason(store: Store) -> None:
+    answer = run_order(order(store, Trainer(UserError("no such corpus: make it"))))
+    assert (answer.event.status, answer.event.reason) == ("failed", "no such corpus: make it")
+    [row] = read_attempts(store.directory(SPEC.run_id))
+    assert (row.status, row.reason) == ("failed", "no such corpus: make it")
+
+
+def test_a_fault_of_ours_reaches_the_runner(store: Store) -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_order(order(store, Trainer(ZeroDivisionError())))
+
+
+def test_a_run_of_a_trunk_needs_a_folder_that_is_seen(store: Store) -> None:
+    (store.root / "mark.json").unlink()
+    trainer = Trainer()
+    branch = Branch(at=5, config={**SPEC.config, "schedule": {"steps": 10}})
+    spec = replace(SPEC, branch=branch).to_mapping()
+    answer = run_order(order(store, trainer, spec=spec))
+    assert answer.event.status == "failed"
+    assert "needs a results folder that all nodes see" in (answer.event.reason or "")
+    assert trainer.made == []
+
+
+@pytest.mark.parametrize(("token", "noted"), [("ray-t0", ["preempted"]), ("job-7", [])])
+def test_the_end_of_a_task_that_was_killed_is_noted_when_ray_starts_it_again(
+    store: Store, token: str, noted: list[str]
+) -> None:
+    """Its owner is gone, and nothing tells how it ended; what is not Ray's is somebody else's to note."""
+    out = claim(store, SPEC, token=token)
+    assert out is not None
+    owner = out.folder / "owner.json"
+    gone = {**json.loads(owner.read_text()), "pid": 2**22 + 1}
+    out.release()
+    owner.write_text(json.dumps(gone))
+    run_order(order(store, Trainer()))
+    rows = [row for row in read_attempts(store.directory(SPEC.run_id)) if row.is_end]
+    assert [row.status for row in rows] == noted
+    assert [row.reason for row in rows] == ["its node or its process was lost"] * len(noted)
+
+
+# ---------------------------------------------------------------- several nodes
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_the_first_of_several_nodes_tells_whether_a_peer_was_killed(
+    store: Store, killed: bool
+) -> None:
+    met = Meeting()
+    met.lose(killed)
+    trainer = Trainer(FAILED)
+    answer = run_order(order(store, trainer, n_nodes=2), Remote(met))
+    assert answer.lost_peer == killed
+    [worker] = trainer.made
+    assert worker.closed and worker.asked[0].limits.deaths == 0
+    assert worker.group.invites is not None and worker.group.invites.address == "10.0.0.1"
+    finished = run_order(order(store, Trainer(), n_nodes=2), Remote(met))
+    assert not finished.lost_peer and task.WARM == []
+
+
+def test_a_further_node_joins_the_first_and_tells_how_its_processes_ended(store: Store) -> None:
+    met = Meeting()
+    met.meet_at("10.0.0.1:4000")
+    trainer = Trainer()
+    answer = run_order(order(store, trainer, n_nodes=2, node=1), Remote(met))
+    assert answer.event.status == "lent"
+    [worker] = trainer.made
+    assert worker.group == Group(n_per_node=1, n_nodes=2, node=1, joins="10.0.0.1:4000")
+    assert met.lost() is True  # nothing says why it ended
+    assert worker.closed and worker.asked == []
+
+
+def test_a_further_node_gives_up_where_the_first_does_not_come(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "MEET_S", -1.0)
+    answer = run_order(order(store, Trainer(), n_nodes=2, node=1), Remote(Meeting()))
+    assert (answer.event.status, answer.event.reason) == ("failed", "the first node did not come")
+
+
+def test_processes_that_train_on_a_gpu_get_those_that_ray_gave(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slots: list[Any] = []
+    trainer = Trainer()
+    make = trainer.maker
+
+    def maker(spec: RunSpec, slot: object, *, group: Group) -> Worker:
+        slots.append(slot)
+        return make(spec, slot, group=group)
+
+    monkeypatch.setattr(trainer, "maker", maker)
+    for device in ("cuda", "cpu"):
+        spec = replace(SPEC, device=device).to_mapping()
+        run_order(order(store, trainer, spec=spec, n_per_node=1))
+    assert [(slot.held, slot.gpus) for slot in slots] == [(("2", "5"), ("2",)), ((), ())]

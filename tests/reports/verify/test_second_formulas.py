@@ -1,0 +1,126 @@
+"""The second path's own formulas, held against the first path's and against numbers by hand."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from reports.inputs.noise import benchmark_noise
+from reports.stats.sequential import t_mixture
+from reports.stats.simultaneous import max_t_cdf
+from reports.verify.blocks import Spread, averaged, beyond
+from reports.verify.increments import planned_pairs
+from reports.verify.markup import otherwise
+from reports.verify.nodes import across_nodes
+from reports.verify.optimum import point_effects
+from reports.verify.separate import Difference
+from reports.verify.sequences import Martingale
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("skewed", [True, False])
+def test_the_martingale_of_differences_is_where_the_first_path_ends(
+    seed: int, skewed: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    d = rng.exponential(1.0, 30) - 0.4 if skewed else rng.normal(0.6, 1.0, 30)
+    martingale = Martingale(differences=list(map(float, d)))
+    low, high, p = t_mixture(d, 0.05)
+    for end in (low, high):
+        assert martingale.log_at(end) == pytest.approx(math.log(20), abs=1e-6)
+    assert math.exp(-max(martingale.log_at(0.0), 0.0)) == pytest.approx(p, rel=1e-6)
+    assert martingale.log_at(float(d.mean())) < 0 < martingale.log_at(high + 1.0)
+
+
+@pytest.mark.parametrize("df", [2.0, 8.0, 40.0])
+@pytest.mark.parametrize("m", [1, 2, 5])
+def test_the_tail_of_several_contrasts_with_one_baseline(m: int, df: float) -> None:
+    corr = np.full((m, m), 0.5) + 0.5 * np.eye(m)
+    for c in (1.0, 2.5, 4.0):
+        assert beyond(c, m, df) == pytest.approx(1 - max_t_cdf(c, corr, df), abs=2e-4)
+
+
+def test_an_error_with_a_prior_is_weighted_by_degrees_of_freedom() -> None:
+    """By hand: (4 * 0.09 + 12 * 2 * 0.25 / 5) / 16."""
+    both = averaged(Spread(se=0.3, df=4.0), {"sd": 0.5, "df": 12.0}, 5)
+    assert both.df == 16
+    assert both.se == pytest.approx(math.sqrt((0.36 + 1.2) / 16))
+
+
+def test_two_nodes_of_unknown_speed_widen_an_error_by_their_variance() -> None:
+    nodes = benchmark_noise().nodes
+    of_nodes = 2 * nodes.sd**2
+    across = across_nodes(Difference(mean=0.1, se=2 * nodes.sd, df=6.0))
+    assert across.mean == 0.1
+    assert across.se**2 == pytest.approx(3 * of_nodes)
+    expected = 9 / (4 / 6 + 1 / nodes.df)
+    assert across.df == pytest.approx(expected)
+    assert across.p() == pytest.approx(2 * stats.t.sf(0.1 / across.se, expected))
+
+
+def ladder(*changes: str, **more: Any) -> dict[str, Any]:
+    """A plan of arms with these changes, a letter each, named by them."""
+    arms = [{"name": names or "-", "changes": list(names)} for names in changes]
+    return {"design": "ladder", "baseline": arms[-1]["name"], "arms": arms, **more}
+
+
+@pytest.mark.parametrize(
+    ("plan", "pairs"),
+    [
+        (ladder("a", "ab", "abc", ""), [("-", "a"), ("a", "ab"), ("ab", "abc")]),
+        (ladder("ab", "bac", ""), [("-", "ab"), ("ab", "bac")]),
+        (ladder("a", "bc", ""), []),  # not all of what stands below
+        (ladder("a", "ab", "ba", ""), []),  # nothing more
+        (ladder("a", ""), []),  # against the baseline alone
+        (ladder("a", "ab", "", design="add-one"), []),
+        (ladder("a", "ab", "", axes={"optim.lr": ["x1", "x2"]}), []),
+        (ladder("a", "ab", "", evidence={}), [("-", "a"), ("a", "ab")]),
+        (ladder("a", "ab", "", evidence={"runs": 3}), []),
+        (
+            ladder("a", "b", "c", "", design="chain", parents={"a": "-", "b": "a", "c": "gone"}),
+            [("-", "a"), ("a", "b")],
+        ),
+        (ladder("a", "b", "", design="chain", parents={"a": "-", "b": "-"}), []),
+    ],
+)
+def test_an_arm_has_a_part_of_its_own_in_a_ladder_and_beside_its_parent(
+    plan: dict[str, Any], pairs: list[tuple[str, str]]
+) -> None:
+    assert list(planned_pairs(plan)) == pairs
+
+
+def test_a_short_text_is_told_whole_and_a_longer_one_where_it_parts() -> None:
+    for length, whole in ((60, True), (61, False)):
+        printed, expected = "a" * (length - 1) + "x", "a" * (length - 1) + "y"
+        told = otherwise(printed, expected)
+        assert ("a" * (length - 1) in told) == whole
+        assert f"{'a' * 15}x' stands where" in told and f"{'a' * 15}y'" in told
+    assert otherwise("x", "") == "'x' does not follow from the data in the page"
+    assert otherwise("", "y") == "'y' follows from the data in the page and is missing"
+
+
+def test_points_that_lack_one_of_two_arms_are_passed_over_and_holes_in_blocks_are_told() -> None:
+    arms = [
+        {"name": f"{of}{n}", "of": of, "point": {"lr": f"x{n}"}}
+        for n, there in ((1, "pq"), (2, "p"), (4, "pq"))
+        for of in there
+    ]
+    losses = {
+        "p1": [3.0, 3.2],
+        "q1": [3.5, 3.9],
+        "p2": [3.0, 3.0],
+        "p4": [2.0, 2.2],
+        "q4": [1.9, 2.1],
+    }
+    rows = [
+        {"arm": arm, "block": block, "val_loss": loss}
+        for arm, of_arm in losses.items()
+        for block, loss in enumerate(of_arm)
+    ]
+    assert point_effects(arms, ("p", "q"), rows) == [pytest.approx(0.6), pytest.approx(-0.1)]
+    assert point_effects(arms, ("p", "r"), rows) is None
+    assert point_effects(arms, ("p", "q"), rows[:-1]) is None
+    unknown = [{**row, "val_loss": None} if row["arm"] == "q4" else row for row in rows]
+    assert point_effects(arms, ("p", "q"), unknown) is None
