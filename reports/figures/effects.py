@@ -30,7 +30,14 @@ from reports.figures.base import (
 )
 from reports.figures.gains import gains
 from reports.figures.palette import Palette
-from reports.figures.rows import narrow_row
+from reports.figures.rows import (
+    LINE,
+    name_above,
+    name_beside,
+    narrow_row,
+    narrow_step,
+    wide_step,
+)
 from reports.figures.waterfall import levels_of, mean_of, waterfall
 from reports.format import show, with_interval
 from reports.stats.digits import kept, kept_p, pixel
@@ -114,22 +121,38 @@ class ForestLayout:
 
     width: int
     above: bool  # names stand above their rows, in a narrow column
+    room: float  # px of a name there
     left: float
     right: float
     step: float
     n_rows: int
 
     @classmethod
-    def of(cls, width: int, n_rows: int, longest: int) -> "ForestLayout":
-        """longest: characters of the longest effect, which stands on the right."""
+    def of(cls, width: int, palette: Palette, arms: Sequence[str], longest: int) -> "ForestLayout":
+        """longest: characters of the longest effect, which stands on the right.
+
+        In a narrow column it has a line of its own where a name needs the whole width."""
+        n_rows = len(arms)
         if width != WIDE:
-            end, rows = width - 12, narrow_row(n_rows)
-            return cls(width=width, above=True, left=12, right=end, step=rows, n_rows=n_rows)
-        step = 30
-        if n_rows > 14:
-            step = 22
+            room = width - CHAR_PX * (longest + 1)
+            step = narrow_row(n_rows)
+            if any(len(arm) * CHAR_PX > room for arm in arms):
+                room = width
+                step = narrow_step(palette, arms, room) + LINE
+            return cls(
+                width=width,
+                above=True,
+                room=room,
+                left=12,
+                right=width - 12,
+                step=step,
+                n_rows=n_rows,
+            )
+        step = wide_step(palette, arms, 22 if n_rows > 14 else 30)
         right = width - 14 - CHAR_PX * longest
-        return cls(width=width, above=False, left=232, right=right, step=step, n_rows=n_rows)
+        return cls(
+            width=width, above=False, room=0, left=232, right=right, step=step, n_rows=n_rows
+        )
 
     @property
     def bottom(self) -> float:
@@ -138,7 +161,7 @@ class ForestLayout:
     def y(self, row: int) -> float:
         """The middle of a row's interval."""
         if self.above:
-            return 14 + self.step * row + 28
+            return 14 + self.step * (row + 1) - 16
         return 14 + self.step * row + self.step / 2
 
 
@@ -156,7 +179,7 @@ class Forest:
 
     def draw(self, width: int) -> Drawing:
         longest = max(len(effect_text(c)) for c in self.comparisons.values())
-        at = ForestLayout.of(width, len(self.comparisons), longest)
+        at = ForestLayout.of(width, self.palette, [*self.comparisons], longest)
         low, high = self.x_range
         x = AxisScale(low=low, high=high, start=at.left, end=at.right)
         parts = []
@@ -215,10 +238,10 @@ def row_words(palette: Palette, arm: str, label: str, y: float, at: ForestLayout
     palette: of all arms; label: the effect; y: of the row; at: where things are.
     """
     if at.above:
-        room = min(136, at.width - CHAR_PX * (len(label) + 1))
-        name = text(0, y - 13, palette.label(arm, room), css="label")
+        name_y = y - 13 - LINE * (at.room == at.width)
+        name = name_above(palette, arm, name_y, at.room)
         return [name, text(at.width, y - 13, label, anchor="end", css="tick")]
-    name = text(at.left - 14, y + 4, palette.label(arm, 214), anchor="end", css="label")
+    name = name_beside(palette, arm, at.left - 14, y)
     return [name, text(at.width, y + 4, label, anchor="end", css="tick")]
 
 

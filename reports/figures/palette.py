@@ -1,11 +1,14 @@
 """The colour, the dash and the name of each arm, the same in every figure of a page."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reports.figures.base import CHAR_PX, shorten
 
 N_HUES = 8
+MOST_LINES = 3  # of an arm's name
+BETWEEN = re.compile(r"(?<=, )|(?= \+ )")  # what a line of a name may end at
 OF_VERDICT = "v-"  # how the class of a colour begins that tells a verdict
 COLOURS = {"good": "green better", "bad": "orange worse", "even": "blue no different"}
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 2")  # the ninth arm is the first hue again, dashed
@@ -44,6 +47,25 @@ class Palette:
             return short
         number = f" #{self.arms.index(arm)}"
         return shorten(names[arm], px - len(number) * CHAR_PX) + number
+
+    def lines(self, arm: str, px: float) -> list[str]:
+        """The arm's whole name on up to MOST_LINES lines of px pixels; else its label on one.
+
+        Lines end between changes and between the values of axes.
+        """
+        of_baseline = f"{self.baseline.partition(' @ ')[0]} @ "
+        name = arm.removeprefix(of_baseline) if len(arm) * CHAR_PX > px else arm
+        lines = [""]
+        for piece in BETWEEN.split(name):
+            if lines[-1] and len(lines[-1] + piece.rstrip()) * CHAR_PX > px:
+                lines.append("")
+            lines[-1] += piece
+        lines = [line.strip() for line in lines]
+        fits = max(map(len, lines)) * CHAR_PX <= px
+        names = [other.removeprefix(of_baseline) for other in self.arms]
+        if len(lines) > MOST_LINES or not fits or names.count(name) > 1:
+            return [self.label(arm, px)]
+        return lines
 
     def css(self, arm: str) -> str:
         if arm == self.baseline:

@@ -26,7 +26,14 @@ from reports.figures.base import (
 )
 from reports.figures.budgets import lengths_in_words
 from reports.figures.palette import Palette
-from reports.figures.rows import MANY_ROWS, narrow_row
+from reports.figures.rows import (
+    MANY_ROWS,
+    name_above,
+    name_beside,
+    narrow_row,
+    narrow_step,
+    wide_step,
+)
 from reports.figures.target import target_label
 from reports.figures.wall import wall
 from reports.stats.digits import kept, pixel, settled
@@ -86,11 +93,12 @@ class StripRows:
 
     def draw(self, width: int) -> Drawing:
         above = width != WIDE  # narrow: the arm's name goes above its row
-        left, step = 232, 26 if len(self.means) <= MANY_ROWS else 20
-        height = step  # of the dots alone
+        arms = [*self.means]
+        height = 26 if len(arms) <= MANY_ROWS else 20  # of the dots alone
+        left, step = 232, wide_step(self.palette, arms, height)
         if above:
-            left, step = 12, narrow_row(len(self.means))
-            height = step - 16
+            left, step = 12, narrow_step(self.palette, arms, width - 24)
+            height = narrow_row(len(arms)) - 16
         bottom = 16 + step * len(self.means)
         low, high = self.x_range
         if self.of.from_zero:
@@ -98,10 +106,10 @@ class StripRows:
         x = AxisScale(low=low, high=high, start=left, end=width - 14)
         parts = [x_axis(x, 8, bottom, self.of.axis, n=width // 110)]
         for place, arm in enumerate(self.means):
-            y = 12 + step * (place + 1) - height / 2
-            name = text(left - 12, y + 4, self.palette.label(arm, 216), anchor="end", css="label")
+            y = 12 + step * (place + 1) - (height if above else step) / 2
+            name = name_beside(self.palette, arm, left - 12, y)
             if above:
-                name = text(left, y - 12, self.palette.label(arm, width - 24), css="label")
+                name = name_above(self.palette, arm, y - 12, width - 24)
             parts.append(self.palette.series(arm, [name, *self.row(arm, x, y, height)]))
         return "".join(parts), bottom + 44
 
