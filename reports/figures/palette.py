@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reports.figures.base import CHAR_PX, shorten
+from reports.figures.base import CHAR_PX, ArmKey, shorten
 
 N_HUES = 8
-MOST_LINES = 3  # of an arm's name
+MOST_NUMBERED = 16  # arms beyond which numbers hide the marks
+MOST_LINES = 4  # of an arm's name
 BETWEEN = re.compile(r"(?<=, )|(?= \+ )")  # what a line of a name may end at
 OF_VERDICT = "v-"  # how the class of a colour begins that tells a verdict
 COLOURS = {"good": "green better", "bad": "orange worse", "even": "blue no different"}
@@ -92,8 +93,21 @@ class Palette:
         group = self.arms.index(arm)
         return f'<g class="series {self.css(arm)}" data-arm-group="{group}">{inner}</g>'
 
-    def legend(self, arms: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        return tuple((arm, self.css(arm)) for arm in arms)
+    def legend(self, arms: Iterable[str]) -> tuple[ArmKey, ...]:
+        keys = []
+        for arm in arms:
+            number = f"{self.number(arm)} " if self.has_numbers else ""
+            keys.append(ArmKey(arm, self.css(arm), f"{number}{arm}"))
+        return tuple(keys)
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether drawings number the arms: their colours are alike, and they are not too many."""
+        return self.is_by_verdict and len(self.arms) <= MOST_NUMBERED
+
+    def number(self, arm: str) -> str:
+        """The arm's place in the plan; of the baseline, which is the first, 0."""
+        return str(self.arms.index(arm))
 
     @property
     def in_words(self) -> str:
@@ -101,7 +115,10 @@ class Palette:
         if not self.is_by_verdict:
             return ""
         told = [colour for tone, colour in COLOURS.items() if tone in self.tones.values()]
-        return f" The colour is the verdict: {', '.join([*told, 'grey undecided'])}."
+        words = f" The colour is the verdict: {', '.join([*told, 'grey undecided'])}."
+        if self.has_numbers:
+            words += " Numbers are those of the arms."
+        return words
 
     def _place(self, arm: str) -> int:
         changed = [a for a in self.arms if a != self.baseline]

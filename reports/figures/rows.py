@@ -42,17 +42,22 @@ def name_beside(palette: Palette, arm: str, x: float, y: float) -> str:
     """An arm's name that ends at x, its lines around y."""
     lines = palette.lines(arm, BESIDE_PX)
     top = y + 4 - LINE * (len(lines) - 1) / 2
-    return _lines(lines, x, top, anchor="end")
+    return "".join(lines_of(lines, x, top, anchor="end"))
 
 
 def name_above(palette: Palette, arm: str, y: float, px: float) -> str:
     """An arm's name that begins at the left edge, its last line at y."""
     lines = palette.lines(arm, px)
-    return _lines(lines, 0, y - LINE * (len(lines) - 1), anchor="start")
+    return "".join(lines_of(lines, 0, y - LINE * (len(lines) - 1)))
 
 
-def _lines(lines: Sequence[str], x: float, y: float, *, anchor: str) -> str:
+def lines_of(
+    lines: Sequence[str], x: float, y: float, *, anchor: str = "start", css: str = "label"
+) -> list[str]:
+    """A text on several lines, the first at y.
+
+    anchor: SVG's text-anchor. css: its class."""
     drawn = []
     for place, words in enumerate(lines):
-        drawn.append(text(x, y + LINE * place, words, anchor=anchor, css="label"))
-    return "".join(drawn)
+        drawn.append(text(x, y + LINE * place, words, anchor=anchor, css=css))
+    return drawn

@@ -15,7 +15,6 @@ from reports.figures.base import (
     Figure,
     line,
     mark,
-    text,
     x_axis,
 )
 from reports.figures.budgets import lengths_in_words

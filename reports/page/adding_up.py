@@ -53,7 +53,7 @@ def adding_up(interactions: Sequence[Interplay], beside: Sequence[BesideOther], 
         )
     first, *others = apart
     said = (
-        f"The changes do not add up: {pair_words(first, beside)}. The two together add"
+        f"The changes do not add up. {pair_words(first, beside)}. The two together add"
         f" {interplay_words(first)} {unit} beyond their sum (above zero is worse)"
     )
     if others:
@@ -70,16 +70,15 @@ def pair_words(pair: Interplay, beside: Sequence[BesideOther]) -> str:
     if len(kinds) == 1 and kinds <= {f"{verb} only with" for verb in VERBS.values()}:
         verb = kinds.pop().partition(" ")[0]
         effects = [f"{e.change} {both_words(e)}" for e in of_pair]
-        return (
-            f"{' and '.join(pair.changes)} are shown to {verb} only together ({'; '.join(effects)})"
-        )
+        names = " and ".join(pair.changes)
+        return f"{names} are shown to {verb} only together: {'; '.join(effects)}"
     clauses = []
     for e in of_pair:
         clause = f"{e.change} is shown to {shown(e)} {e.other}"
         if not shown(e):
             clause = f"{e.change} is told from zero neither with {e.other} nor without it"
-        clauses.append(f"{clause} ({both_words(e)})")
-    return " and ".join(clauses)
+        clauses.append(f"{clause}: {both_words(e)}")
+    return ". ".join(clauses)
 
 
 def shown(e: BesideOther) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from harness.run.plural import plural
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
-from reports.figures.effects import effect_text
+from reports.figures.forest import effect_text
 from reports.format import show
 from reports.inputs.experiment import Experiment
 from reports.page.adding_up import adding_up, exceeds_shares, told_apart

@@ -11,7 +11,7 @@ from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_facts import RATE
 from reports.analysis.types import Comparisons
-from reports.figures.effects import effect_text
+from reports.figures.forest import effect_text
 from reports.format import interval, show
 
 

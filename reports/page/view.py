@@ -180,7 +180,7 @@ def evidence_of(experiment: Experiment, outcome: Comparisons, css: Mapping[str, 
 class LegendEntry:
     """An arm in the legend of a figure; `group` is its place in the plan."""
 
-    arm: str
+    name: str
     css: str
     group: int
 
@@ -193,20 +193,20 @@ class DrawnFigure:
     wide: Markup
     narrow: Markup
     legend: Sequence[LegendEntry]
-    is_by_verdict: bool  # its colours tell no arm from another
+    is_crowded: bool  # neither its colours nor numbers tell an arm from another
 
     @classmethod
     def of(cls, figure: Figure, palette: Palette, index: int) -> "DrawnFigure":
         """index: the experiment's; ids carry it, so that two experiments share a page."""
         legend = []
-        for arm, css in figure.legend:
-            legend.append(LegendEntry(arm=arm, css=css, group=palette.arms.index(arm)))
+        for arm, css, name in figure.legend:
+            legend.append(LegendEntry(name=name, css=css, group=palette.arms.index(arm)))
         return cls(
             figure=figure,
             wide=Markup(figure.svg(WIDE, index)),
             narrow=Markup(figure.svg(NARROW, index)),
             legend=legend,
-            is_by_verdict=palette.is_by_verdict,
+            is_crowded=palette.is_by_verdict and not palette.has_numbers,
         )
 
 

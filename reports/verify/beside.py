@@ -54,9 +54,9 @@ def check_beside(
 def check_words(answer: str, found: Mapping[tuple[str, str], Beside]) -> Iterator[str]:
     """The sentence of the headline on a pair of changes."""
     for (change, other), one in found.items():
-        shown = rf"is shown to (\w+) ([a-z ]*) {re.escape(other)} \("
+        shown = rf"is shown to (\w+) ([a-z ]*) {re.escape(other)}: "
         numbers_of_it = rf"{NUMBER} with it, {NUMBER} without"
-        said = re.search(rf"(?:^|[ (]){re.escape(change)} (?:{shown})?{numbers_of_it}", answer)
+        said = re.search(rf"(?:^| ){re.escape(change)} (?:{shown})?{numbers_of_it}", answer)
         if said is None:
             continue
         for text, (value, _, _) in zip(said.groups()[2:], (one.with_other, one.without)):

@@ -188,8 +188,8 @@ def test_whether_changes_add_up_is_answered_the_largest_interaction_first():
     wide, untold = effect_of(("a", "c"), 0.2, 0.5), effect_of(("a", "d"), 9.0, None)
     beside = [beside_of("b", "c", 0.3, 0.0), beside_of("c", "b", 0.4, 0.1)]
     said = adding_up([small, wide, large, untold], beside, "nats")
-    assert said.startswith("The changes do not add up: b is shown to hurt only with c (+0.3000 [")
-    assert " and c is shown to hurt more with b (+0.4000 [" in said
+    assert said.startswith("The changes do not add up. b is shown to hurt only with c: +0.3000 [")
+    assert " without. c is shown to hurt more with b: +0.4000 [" in said
     assert "The two together add +0.3000 [+0.2500, +0.3500] nats beyond their sum" in said
     assert said.endswith("; so do a × b −0.1000 [−0.1500, −0.0500].")
     said = adding_up([wide, untold], [], "nats")
@@ -200,13 +200,13 @@ def test_whether_changes_add_up_is_answered_the_largest_interaction_first():
 @pytest.mark.parametrize(
     ("of_a", "of_b", "said"),
     [
-        ((0.3, 0.0), (0.3, 0.0), "a and b are shown to hurt only together (a +0.3000 ["),
-        ((-0.3, 0.0), (-0.3, 0.0), "a and b are shown to help only together (a −0.3000 ["),
-        ((0.0, -0.3), (0.0, -0.3), "a is shown to help only without b (0.0000 ["),
-        ((0.3, -0.1), (0.5, 0.1), "a is shown to help alone and to hurt with b (+0.3000 ["),
-        ((-0.3, 0.1), (-0.3, 0.1), "a is shown to hurt alone and to help with b (−0.3000 ["),
-        ((-0.1, -0.3), (-0.1, -0.3), "a is shown to help less with b (−0.1000 ["),
-        ((0.04, -0.04), (0.04, -0.04), "a is told from zero neither with b nor without it (+0.04"),
+        ((0.3, 0.0), (0.3, 0.0), "a and b are shown to hurt only together: a +0.3000 ["),
+        ((-0.3, 0.0), (-0.3, 0.0), "a and b are shown to help only together: a −0.3000 ["),
+        ((0.0, -0.3), (0.0, -0.3), "a is shown to help only without b: 0.0000 ["),
+        ((0.3, -0.1), (0.5, 0.1), "a is shown to help alone and to hurt with b: +0.3000 ["),
+        ((-0.3, 0.1), (-0.3, 0.1), "a is shown to hurt alone and to help with b: −0.3000 ["),
+        ((-0.1, -0.3), (-0.1, -0.3), "a is shown to help less with b: −0.1000 ["),
+        ((0.04, -0.04), (0.04, -0.04), "a is told from zero neither with b nor without it: +0.04"),
     ],
 )
 def test_a_change_is_told_with_the_other_and_without_it(of_a, of_b, said):
