@@ -176,7 +176,7 @@ def asked_on_page(outcome: "Comparisons", difference: float) -> tuple[int, str] 
 
     None where it asks for none; then the baseline's noise plans them.
     """
-    from reports.page.headline import NAMED, listing
+    from reports.page.naming import NAMED, listing
 
     seeds = {}
     for arm in outcome.arms:

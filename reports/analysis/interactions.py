@@ -6,6 +6,10 @@ each averaged over those S: a contrast of arm means, judged as shares are
 (reports/analysis/attribution.py) over the blocks that hold all its arms, Bonferroni over all the
 effects shown. In a complete factorial these are the effects of -1/+1 coding (Box, Hunter and
 Hunter 2005): the main effect, twice the interaction.
+
+What a change adds with another one and without it is told of each pair over the same S:
+    with: mean of y(S+a+b) - y(S+b),    without: mean of y(S+a) - y(S),    their difference is the
+interaction; Bonferroni over the four of every pair.
 """
 
 import itertools
@@ -17,7 +21,7 @@ import pandas as pd
 
 from harness.run.plan import Plan
 from reports.analysis import samples
-from reports.analysis.judges import contrast_of
+from reports.analysis.judges import Share, contrast_of
 from reports.analysis.set_contrasts import Subset
 from reports.stats.simultaneous import Array
 
@@ -35,11 +39,22 @@ class Interplay:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BesideOther:
+    """What a change adds where another one is, and where that is not, in the metric's unit."""
+
+    change: str
+    other: str
+    with_other: Share
+    without: Share
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Measured:
-    """One effect's blocks: losses (n, k) of its arms and their weights (k,)."""
+    """One effect's blocks: losses (n, k) of its arms, the sets of these and their weights (k,)."""
 
     changes: tuple[str, ...]
     losses: Array
+    sets: tuple[Subset, ...]
     weights: Array
     n_contexts: int
 
@@ -57,19 +72,7 @@ def interplay(
     [] where there is no interaction to tell. runs: the finished ones that count, at one budget.
     metric: a column of runs. level: of the intervals. anytime: hold at every look.
     """
-    arms = samples.arms_off_the_axes(plan)  # there one set is one arm
-    names = {frozenset(arm.changes): arm.name for arm in arms}
-    changes = dict.fromkeys(itertools.chain.from_iterable(arm.changes for arm in arms))
-    pairs = list(itertools.combinations(changes, 2))
-    if not any(contexts(pair, names) for pair in pairs):
-        return []
-    done = runs[runs[metric].notna() & runs["block"].notna() & runs["arm"].isin(names.values())]
-    table = done.pivot_table(index="block", columns="arm", values=metric, aggfunc="mean")
-    measured = []
-    for who in (*itertools.combinations(changes, 1), *pairs):
-        effect = _effect_measured(who, names, table)
-        if effect is not None:
-            measured.append(effect)
+    measured = _effects_measured(runs, plan, metric)
     if not any(len(effect.changes) == 2 for effect in measured):
         return []
     alpha = (1 - level) / len(measured)
@@ -89,6 +92,51 @@ def interplay(
     return effects
 
 
+def beside_others(
+    runs: pd.DataFrame,
+    plan: Plan,
+    metric: str = "val_loss",
+    level: float = 0.95,
+    *,
+    anytime: bool = False,
+) -> list[BesideOther]:
+    """Both changes of every pair that the runs can tell, each beside the other.
+
+    runs, metric, level, anytime: as of interplay."""
+    pairs = [e for e in _effects_measured(runs, plan, metric) if len(e.changes) == 2]
+    alpha = (1 - level) / max(1, 4 * len(pairs))
+    effects = []
+    for pair in pairs:
+        for change, other in itertools.permutations(pair.changes):
+            there = np.array([other in s for s in pair.sets])
+            signs = np.array([1.0 if change in s else -1.0 for s in pair.sets]) / pair.n_contexts
+            shares = []
+            for which in (there, ~there):
+                shares.append(contrast_of(pair.losses, signs * which, alpha, anytime=anytime))
+            effects.append(
+                BesideOther(change=change, other=other, with_other=shares[0], without=shares[1])
+            )
+    return effects
+
+
+def _effects_measured(runs: pd.DataFrame, plan: Plan, metric: str) -> list[_Measured]:
+    """The main effects and the interactions of which there are blocks."""
+    arms = samples.arms_off_the_axes(plan)  # there one set is one arm
+    names = {frozenset(arm.changes): arm.name for arm in arms}
+    changes = dict.fromkeys(itertools.chain.from_iterable(arm.changes for arm in arms))
+    pairs = list(itertools.combinations(changes, 2))
+    if not any(contexts(pair, names) for pair in pairs):
+        return []
+    done = runs[runs[metric].notna() & runs["block"].notna() & runs["arm"].isin(names.values())]
+    table = done.pivot_table(index="block", columns="arm", values=metric, aggfunc="mean")
+    measured = []
+    for who in (*itertools.combinations(changes, 1), *pairs):
+        effect = _effect_measured(who, names, table)
+        if effect is not None:
+            measured.append(effect)
+    return measured
+
+
 def _effect_measured(
     who: tuple[str, ...], names: Mapping[Subset, str], table: pd.DataFrame
 ) -> _Measured | None:
@@ -100,15 +148,17 @@ def _effect_measured(
     for context in others:
         for part in subsets(who):
             sign = (-1) ** (len(who) - len(part))
-            weights[names[context | part]] = sign / len(others)
-    if not weights or not set(weights) <= set(table):
+            weights[context | part] = sign / len(others)
+    arms = [names[s] for s in weights]
+    if not weights or not set(arms) <= set(table):
         return None
-    losses = table[[*weights]].dropna().to_numpy(float)
+    losses = table[arms].dropna().to_numpy(float)
     if not len(losses):
         return None
     return _Measured(
         changes=who,
         losses=losses,
+        sets=tuple(weights),
         weights=np.array([*weights.values()]),
         n_contexts=len(others),
     )

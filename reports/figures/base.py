@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape as html_escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from reports.format import visible
 from reports.stats.digits import pixel
@@ -34,6 +34,14 @@ def escape(text: str) -> str:
     return html_escape(visible(text))
 
 
+class ArmKey(NamedTuple):
+    """An arm in a legend: its colour, and its name with its number in the drawing."""
+
+    arm: str
+    css: str
+    name: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Figure:
     """One figure: `draw(width)` gives its markup and height; `columns` and `rows` are its data."""
@@ -45,7 +53,7 @@ class Figure:
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     draw: Callable[[int], Drawing]
-    legend: tuple[tuple[str, str], ...] = ()  # (arm, css class)
+    legend: tuple[ArmKey, ...] = ()
     # where its rows are nothing but rows of the table of runs, which the page has already: those
     runs: tuple[int, ...] = ()
 

@@ -33,6 +33,7 @@ from reports.figures.base import (
 from reports.figures.bundles import Bundle, Course, band, bundles, is_late, points_of, thin
 from reports.figures.differences import difference_figure
 from reports.figures.palette import Palette
+from reports.figures.tags import BESIDE, WIDE_TAG, tags
 from reports.stats.digits import settled
 
 MAX_RUN_LINES = 60
@@ -155,7 +156,8 @@ class Curves:
         height = 300
         if width == WIDE:
             height = 400
-        left, right, top, bottom = 52, width - 12, 30, height - 48
+        margin = 12 + (WIDE_TAG + BESIDE) * self.palette.has_numbers
+        left, right, top, bottom = 52, width - margin, 30, height - 48
         (x_low, x_high), (y_low, y_high) = self.ranges.x, self.ranges.y
         x = self.view.scale(low=x_low, high=x_high, start=left, end=right)
         y = self.view.scale(low=y_low, high=y_high, start=bottom, end=top)
@@ -163,12 +165,22 @@ class Curves:
         parts = [
             y_axis(y, left, right, f"validation loss, {self.unit}"),
             x_axis(x, top, bottom, self.view.x_label, n=width // 110),
-            clipped(left, top, width - 64, height - 78, "".join(inside)),
+            clipped(left, top, right - left, height - 78, "".join(inside)),
+            *tags(self.palette, self.ends(x, y), top, bottom),
         ]
         if self.target is not None:
             parts.append(line(left, y(self.target), right, y(self.target), "target"))
             parts.append(text(56, y(self.target) - 6, f"target {self.target:g}", css="note"))
         return "".join(parts), height
+
+    def ends(self, x: AxisScale, y: AxisScale) -> dict[str, tuple[float, float]]:
+        """Where each arm's mean ends."""
+        ends = {}
+        for arm, bundle in self.data.items():
+            [end] = points_of(self.view.across(bundle)[-1:], bundle.mean[-1:], x, y)
+            if all(map(math.isfinite, end)):
+                ends[arm] = end
+        return ends
 
     def series(self, arm: str, x: AxisScale, y: AxisScale) -> str:
         """An arm: its band, its runs, its mean."""

@@ -11,6 +11,7 @@ from harness.run.plural import plural
 from reports.figures.base import (
     MAX_NAMED,
     WIDE,
+    ArmKey,
     AxisScale,
     Drawing,
     Figure,
@@ -26,6 +27,8 @@ from reports.figures.base import (
 )
 from reports.figures.bundles import Bundle, Course, band, is_late, points_of, thin
 from reports.figures.palette import Palette
+from reports.figures.rows import LINE, lines_of, most_lines
+from reports.figures.tags import BESIDE, WIDE_TAG, tags
 from reports.stats.digits import kept, settled
 
 MAX_PANELS = 12  # arms beyond which a chart for each is too small to read
@@ -96,26 +99,37 @@ class Grid:
     n_columns: int
     panel_width: float
     panel_height: float
+    names_height: float  # of the lines of a name beyond the first
 
     @classmethod
-    def of(cls, width: int, n_panels: int) -> "Grid":
+    def of(cls, width: int, palette: Palette, arms: Sequence[str]) -> "Grid":
+        n_panels = len(arms)
         n_columns = columns_for(n_panels, is_wide=width == WIDE)
         gaps = GAP_X * (n_columns - 1)
         panel_width = (width - 14 - gaps) / n_columns  # 14: half of the last tick's label
         panel_height = 104
         if n_panels <= 9:
             panel_height = 150
-        return cls(n_columns=n_columns, panel_width=panel_width, panel_height=panel_height)
+        return cls(
+            n_columns=n_columns,
+            panel_width=panel_width,
+            panel_height=panel_height,
+            names_height=LINE * (most_lines(palette, arms, panel_width - GAP_X) - 1),
+        )
 
     def left(self, panel: int) -> float:
         return (self.panel_width + GAP_X) * (panel % self.n_columns)
 
     def top(self, panel: int) -> float:
-        return PANELS_TOP + (self.panel_height + GAP_Y) * (panel // self.n_columns)
+        return PANELS_TOP + self.names_height + self.row_height * (panel // self.n_columns)
 
     def height(self, n_panels: int) -> float:
         n_rows = -(-n_panels // self.n_columns)
-        return PANELS_TOP + (self.panel_height + GAP_Y) * n_rows
+        return PANELS_TOP + self.row_height * n_rows
+
+    @property
+    def row_height(self) -> float:
+        return self.panel_height + self.names_height + GAP_Y
 
 
 def columns_for(n_panels: int, *, is_wide: bool) -> int:
@@ -146,7 +160,7 @@ class Panels:
             axis_title = f"difference in validation loss, {self.unit}; below zero is better"
         if len(self.deltas) > MAX_PANELS:
             return self.draw_together(width, axis_title)
-        grid = Grid.of(width, len(self.deltas))
+        grid = Grid.of(width, self.palette, [*self.deltas])
         parts = [text(0, 12, axis_title, css="axis")]
         for place, arm in enumerate(self.deltas):
             parts.append(self.panel(arm, grid, grid.left(place), grid.top(place)))
@@ -157,7 +171,8 @@ class Panels:
         height = 300
         if width == WIDE:
             height = 400
-        left, right, top, bottom = 52, width - 12, 30, height - 48
+        margin = 12 + (WIDE_TAG + BESIDE) * self.palette.has_numbers
+        left, right, top, bottom = 52, width - margin, 30, height - 48
         low, high = self.y_range
         x = AxisScale(low=0, high=self.last, start=left, end=right)
         y = AxisScale(low=low, high=high, start=bottom, end=top)
@@ -167,8 +182,16 @@ class Panels:
             x_axis(x, top, bottom, "step", n=width // 110),
             line(left, y(0), right, y(0), "zero"),
             clipped(left, top, right - left, bottom - top, "".join(lines)),
+            *tags(self.palette, self.ends(x, y), top, bottom),
         ]
         return "".join(parts), height
+
+    def ends(self, x: AxisScale, y: AxisScale) -> dict[str, tuple[float, float]]:
+        """Where each arm's line ends."""
+        ends = {}
+        for arm, delta in self.deltas.items():
+            [ends[arm]] = points_of(delta.steps[-1:], delta.mean[-1:], x, y)
+        return ends
 
     def panel(self, arm: str, grid: Grid, left: float, top: float) -> str:
         """One arm: its name, its axes, and inside them its mean over its band."""
@@ -177,8 +200,9 @@ class Panels:
         low, high = self.y_range
         x = AxisScale(low=0, high=self.last, start=start, end=end)
         y = AxisScale(low=low, high=high, start=bottom, end=top + 12)
+        name = self.palette.lines(arm, grid.panel_width - GAP_X)
         marks = [
-            text(left, top, self.palette.label(arm, grid.panel_width - GAP_X), css="label own"),
+            *lines_of(name, left, top - LINE * (len(name) - 1), css="label own"),
             y_axis(y, start, end, "", n=3),
             line(start, y(0), end, y(0), "zero"),
         ]
@@ -254,7 +278,7 @@ def difference_figure(
         last=max(float(delta.steps[-1]) for delta in deltas.values()),
     )
     caption, charts = caption_of(list(deltas.values())), "Small charts, one per arm,"
-    legend: tuple[tuple[str, str], ...] = ()
+    legend: tuple[ArmKey, ...] = ()
     if len(deltas) > MAX_PANELS:
         caption, charts, legend = caption + palette.in_words, "Lines", palette.legend(deltas)
     if any(mean.min() < low or mean.max() > high for mean in (d.mean for d in deltas.values())):

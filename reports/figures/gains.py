@@ -7,6 +7,7 @@ from reports.analysis.arm_values import has_resolved
 from reports.analysis.types import Comparisons, Decomposition
 from reports.figures.base import WIDE, AxisScale, Drawing, Figure, extent, line, mark, text, x_axis
 from reports.figures.palette import Palette
+from reports.figures.rows import LINE, most_lines, name_above, name_beside
 from reports.stats.digits import kept, pixel, settled
 
 
@@ -22,7 +23,8 @@ class Gains:
         above = width != WIDE
         left, step, label = 232, 46, "time to target, % of the baseline; below zero is time saved"
         if above:
-            left, step, label = 8, 62, "time to target, % of the baseline"
+            n_more = most_lines(self.palette, self.of_arms, width - 10) - 1
+            left, step, label = 8, 62 + LINE * n_more, "time to target, % of the baseline"
         low, high = self.x_range
         x = AxisScale(low=low, high=high, start=left, end=width - 60)
         bottom = 10 + step * len(self.of_arms)
@@ -31,12 +33,10 @@ class Gains:
         for row, (arm, sides) in enumerate(self.of_arms.items()):
             top = 10 + step * row
             if above:
-                top += 16
-                name = text(0, top - 3, self.palette.label(arm, width - 10), css="label")
+                top += step - 46
+                name = name_above(self.palette, arm, top - 3, width - 10)
             else:
-                name = text(
-                    left - 12, top + 20, self.palette.label(arm, 214), anchor="end", css="label"
-                )
+                name = name_beside(self.palette, arm, left - 12, top + 16)
             parts.append(self.palette.series(arm, [name, *gain_bars(arm, sides, top, x)]))
         return "".join(parts), bottom + 44
 

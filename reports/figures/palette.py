@@ -1,11 +1,15 @@
 """The colour, the dash and the name of each arm, the same in every figure of a page."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reports.figures.base import CHAR_PX, shorten
+from reports.figures.base import CHAR_PX, ArmKey, shorten
 
 N_HUES = 8
+MOST_NUMBERED = 16  # arms beyond which numbers hide the marks
+MOST_LINES = 4  # of an arm's name
+BETWEEN = re.compile(r"(?<=, )|(?= \+ )")  # what a line of a name may end at
 OF_VERDICT = "v-"  # how the class of a colour begins that tells a verdict
 COLOURS = {"good": "green better", "bad": "orange worse", "even": "blue no different"}
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 2")  # the ninth arm is the first hue again, dashed
@@ -45,6 +49,25 @@ class Palette:
         number = f" #{self.arms.index(arm)}"
         return shorten(names[arm], px - len(number) * CHAR_PX) + number
 
+    def lines(self, arm: str, px: float) -> list[str]:
+        """The arm's whole name on up to MOST_LINES lines of px pixels; else its label on one.
+
+        Lines end between changes and between the values of axes.
+        """
+        of_baseline = f"{self.baseline.partition(' @ ')[0]} @ "
+        name = arm.removeprefix(of_baseline) if len(arm) * CHAR_PX > px else arm
+        lines = [""]
+        for piece in BETWEEN.split(name):
+            if lines[-1] and len(lines[-1] + piece.rstrip()) * CHAR_PX > px:
+                lines.append("")
+            lines[-1] += piece
+        lines = [line.strip() for line in lines]
+        fits = max(map(len, lines)) * CHAR_PX <= px
+        names = [other.removeprefix(of_baseline) for other in self.arms]
+        if len(lines) > MOST_LINES or not fits or names.count(name) > 1:
+            return [self.label(arm, px)]
+        return lines
+
     def css(self, arm: str) -> str:
         if arm == self.baseline:
             return "c0"
@@ -70,8 +93,21 @@ class Palette:
         group = self.arms.index(arm)
         return f'<g class="series {self.css(arm)}" data-arm-group="{group}">{inner}</g>'
 
-    def legend(self, arms: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        return tuple((arm, self.css(arm)) for arm in arms)
+    def legend(self, arms: Iterable[str]) -> tuple[ArmKey, ...]:
+        keys = []
+        for arm in arms:
+            number = f"{self.number(arm)} " if self.has_numbers else ""
+            keys.append(ArmKey(arm, self.css(arm), f"{number}{arm}"))
+        return tuple(keys)
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether drawings number the arms: their colours are alike, and they are not too many."""
+        return self.is_by_verdict and len(self.arms) <= MOST_NUMBERED
+
+    def number(self, arm: str) -> str:
+        """The arm's place in the plan; of the baseline, which is the first, 0."""
+        return str(self.arms.index(arm))
 
     @property
     def in_words(self) -> str:
@@ -79,7 +115,10 @@ class Palette:
         if not self.is_by_verdict:
             return ""
         told = [colour for tone, colour in COLOURS.items() if tone in self.tones.values()]
-        return f" The colour is the verdict: {', '.join([*told, 'grey undecided'])}."
+        words = f" The colour is the verdict: {', '.join([*told, 'grey undecided'])}."
+        if self.has_numbers:
+            words += " Numbers are those of the arms."
+        return words
 
     def _place(self, arm: str) -> int:
         changed = [a for a in self.arms if a != self.baseline]

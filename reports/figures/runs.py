@@ -1,4 +1,4 @@
-"""Figures in which every run is a mark: step time, memory, loss against time, nodes and drift."""
+"""Figures in which every run is a mark: step time, memory, nodes and drift."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,6 @@ from reports.figures.base import (
     AxisScale,
     Drawing,
     Figure,
-    around_target,
     dots,
     extent,
     line,
@@ -26,8 +25,15 @@ from reports.figures.base import (
 )
 from reports.figures.budgets import lengths_in_words
 from reports.figures.palette import Palette
-from reports.figures.rows import MANY_ROWS, narrow_row
-from reports.figures.target import target_label
+from reports.figures.rows import (
+    MANY_ROWS,
+    name_above,
+    name_beside,
+    narrow_row,
+    narrow_step,
+    wide_step,
+)
+from reports.figures.scatter import scatter
 from reports.figures.wall import wall
 from reports.stats.digits import kept, pixel, settled
 
@@ -86,11 +92,12 @@ class StripRows:
 
     def draw(self, width: int) -> Drawing:
         above = width != WIDE  # narrow: the arm's name goes above its row
-        left, step = 232, 26 if len(self.means) <= MANY_ROWS else 20
-        height = step  # of the dots alone
+        arms = [*self.means]
+        height = 26 if len(arms) <= MANY_ROWS else 20  # of the dots alone
+        left, step = 232, wide_step(self.palette, arms, height)
         if above:
-            left, step = 12, narrow_row(len(self.means))
-            height = step - 16
+            left, step = 12, narrow_step(self.palette, arms, width - 24)
+            height = narrow_row(len(arms)) - 16
         bottom = 16 + step * len(self.means)
         low, high = self.x_range
         if self.of.from_zero:
@@ -98,10 +105,10 @@ class StripRows:
         x = AxisScale(low=low, high=high, start=left, end=width - 14)
         parts = [x_axis(x, 8, bottom, self.of.axis, n=width // 110)]
         for place, arm in enumerate(self.means):
-            y = 12 + step * (place + 1) - height / 2
-            name = text(left - 12, y + 4, self.palette.label(arm, 216), anchor="end", css="label")
+            y = 12 + step * (place + 1) - (height if above else step) / 2
+            name = name_beside(self.palette, arm, left - 12, y)
             if above:
-                name = text(left, y - 12, self.palette.label(arm, width - 24), css="label")
+                name = name_above(self.palette, arm, y - 12, width - 24)
             parts.append(self.palette.series(arm, [name, *self.row(arm, x, y, height)]))
         return "".join(parts), bottom + 44
 
@@ -170,73 +177,6 @@ def strip(of: Strip, runs: pd.DataFrame, palette: Palette) -> Figure | None:
         rows=tuple(shown.itertuples(index=False, name=None)),
         runs=tuple(shown.index),
         draw=drawing.draw,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scatter:
-    """The drawing of final loss against training time."""
-
-    runs: pd.DataFrame
-    palette: Palette
-    unit: str
-    target: float | None
-
-    def draw(self, width: int) -> Drawing:
-        height = 300
-        if width == WIDE:
-            height = 400
-        left, right, top, bottom = 60, width - 12, 30, height - 48
-        x_low, x_high = extent(self.runs["train_time_s"])
-        y_low, y_high = extent(self.runs["val_loss"], around=around_target(self.target))
-        x = AxisScale(low=x_low, high=x_high, start=left, end=right)
-        y = AxisScale(low=y_low, high=y_high, start=bottom, end=top)
-        parts = [y_axis(y, left, right, f"final validation loss, {self.unit}")]
-        parts.append(x_axis(x, top, bottom, "training time, s", n=width // 110))
-        if self.target is not None:
-            level = y(self.target)
-            parts.append(line(left, level, right, level, "target"))
-        drawn: list[tuple[float, float]] = []
-        for arm in self.palette.arms:
-            spots = []
-            of_arm = self.runs[self.runs["arm"] == arm]
-            for row, time, loss in zip(of_arm.index, of_arm["train_time_s"], of_arm["val_loss"]):
-                spots.append((x(time), y(loss), row))
-            parts.append(self.palette.series(arm, [dots(spots, r=4)]))
-            drawn += [(across, down) for across, down, _ in spots]
-        if self.target is not None:  # above the dots, whose halo keeps it readable
-            parts.append(target_label(self.target, level, (left, right), drawn))
-        return "".join(parts), height
-
-
-def scatter(
-    runs: pd.DataFrame, palette: Palette, *, unit: str, target: float | None
-) -> Figure | None:
-    """Final loss against training time, a dot per run; the target is a line."""
-    columns = ["arm", "seed", "run_id", "train_time_s", "val_loss"]
-    measured = runs["val_loss"].notna() & runs["train_time_s"].notna()
-    shown = runs.loc[measured, columns]
-    if not len(shown):
-        return None
-    drawing = Scatter(runs=shown, palette=palette, unit=unit, target=target)
-    means = shown.groupby("arm", sort=False)[["train_time_s", "val_loss"]].mean()
-    arm_means = []
-    for arm, mean in means.iterrows():
-        loss, time = settled(mean["val_loss"]), settled(mean["train_time_s"])
-        arm_means.append(f"{arm} {loss:.4f} after {time:.4g} s")
-    drawn = [arm for arm in palette.arms if (shown["arm"] == arm).any()]
-    caption = "One dot per run. Left and low is better." + lengths_in_words(runs[measured])
-    return Figure(
-        key="scatter",
-        title="Loss against training time",
-        caption=caption + palette.in_words,
-        alt="Scatter of final validation loss against training time, one dot per run. "
-        f"Means: {'; '.join(arm_means[:MAX_NAMED])}.",
-        columns=tuple(columns),
-        rows=tuple(shown.itertuples(index=False, name=None)),
-        runs=tuple(shown.index),
-        draw=drawing.draw,
-        legend=palette.legend(drawn),
     )
 
 

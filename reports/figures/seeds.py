@@ -15,11 +15,10 @@ from reports.figures.base import (
     extent,
     mark,
     path_of,
-    text,
     x_axis,
 )
 from reports.figures.palette import Palette
-from reports.figures.rows import narrow_row
+from reports.figures.rows import name_above, name_beside, narrow_step, wide_step
 from reports.stats.digits import pixel, settled
 
 MAX_JOINED = (12, 12)  # arms and blocks beyond which lines between them are a tangle
@@ -44,9 +43,10 @@ class Seeds:
 
     def draw(self, width: int) -> Drawing:
         above = width != WIDE  # narrow: the arm's name goes above its row
-        left, step = 232, 30 if len(self.arms) <= MAX_JOINED[0] else 20
+        least = 30 if len(self.arms) <= MAX_JOINED[0] else 20
+        left, step = 232, wide_step(self.palette, self.arms, least)
         if above:
-            left, step = 12, narrow_row(len(self.arms))
+            left, step = 12, narrow_step(self.palette, self.arms, width - 20)
         bottom = 16 + step * len(self.arms)
         low, high = extent(self.runs["val_loss"].astype(float))
         x = AxisScale(low=low, high=high, start=left, end=width - 14)
@@ -55,9 +55,9 @@ class Seeds:
         for block in self.blocks:
             parts.append(self.joined(block, x, heights))
         for arm, y in heights.items():
-            name = text(left - 12, y + 4, self.palette.label(arm, 214), anchor="end", css="label")
+            name = name_beside(self.palette, arm, left - 12, y)
             if above:
-                name = text(0, y - 13, self.palette.label(arm, width - 20), css="label")
+                name = name_above(self.palette, arm, y - 13, width - 20)
             parts.append(self.palette.series(arm, [name, *self.row(arm, x, y)]))
         return "".join(parts), bottom + 44
 

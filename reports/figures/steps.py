@@ -15,12 +15,11 @@ from reports.figures.base import (
     Figure,
     line,
     mark,
-    text,
     x_axis,
 )
 from reports.figures.budgets import lengths_in_words
 from reports.figures.palette import Palette
-from reports.figures.rows import narrow_row
+from reports.figures.rows import name_above, name_beside, narrow_row, narrow_step, wide_step
 from reports.format import show
 from reports.inputs.step_times import StepTimes, of_stretches, percentiles, shares_below
 from reports.stats.digits import kept, pixel
@@ -101,23 +100,21 @@ class Histograms:
 
     def draw(self, width: int) -> Drawing:
         above = width != WIDE
-        left, step, tall = 232, 38, 28
+        arms = [*self.of_arms]
+        left, tall = 232, 28 if len(arms) <= 14 else 20
+        step = wide_step(self.palette, arms, 38 if len(arms) <= 14 else 26)
         if above:
-            left, step = 8, narrow_row(len(self.of_arms))
-            tall = step - 16
-        elif len(self.of_arms) > 14:
-            step, tall = 26, 20
+            left, step = 8, narrow_step(self.palette, arms, width - 20)
+            tall = narrow_row(len(arms)) - 16
         bottom = 14 + step * len(self.of_arms)
         low, high = float(self.edges[0]), float(self.edges[-1])
         x = AxisScale(low=low, high=high, start=left, end=width - 14)
         parts = [x_axis(x, 8, bottom, "ms per step", n=width // 110)]
         for place, arm in enumerate(self.of_arms):
             foot = 12 + step * (place + 1) - 6
-            name = text(
-                left - 12, foot - 4, self.palette.label(arm, 216), anchor="end", css="label"
-            )
+            name = name_beside(self.palette, arm, left - 12, foot - 8)
             if above:
-                name = text(0, foot - tall - 4, self.palette.label(arm, width - 20), css="label")
+                name = name_above(self.palette, arm, foot - tall - 4, width - 20)
             marks = self.histogram(arm, x, foot, tall)
             parts.append(self.palette.series(arm, [name, *marks]))
         return "".join(parts), bottom + 44

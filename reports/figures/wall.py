@@ -10,7 +10,7 @@ from harness.run.results import PHASES, Result, where_time_went
 from reports.figures.base import WIDE, AxisScale, Drawing, Figure, mark, text, x_axis
 from reports.figures.budgets import lengths_in_words
 from reports.figures.palette import Palette
-from reports.figures.rows import narrow_row
+from reports.figures.rows import name_above, name_beside, narrow_step, wide_step
 from reports.stats.digits import kept, pixel, settled
 
 STAGES = (*PHASES.values(), "rest", "idle")
@@ -37,9 +37,10 @@ class Wall:
 
     def draw(self, width: int) -> Drawing:
         above = width != WIDE
-        left, step = 232, 26
+        arms = [*self.of_arms]
+        left, step = 232, wide_step(self.palette, arms, 26)
         if above:
-            left, step = 0, narrow_row(len(self.of_arms))
+            left, step = 0, narrow_step(self.palette, arms, width - 20)
         n_key_rows = -(-len(self.stages) // keys_per_row(width))
         top = 12 + 18 * n_key_rows
         bottom = top + step * len(self.of_arms)
@@ -48,10 +49,10 @@ class Wall:
         parts = key_rows(self.stages, width)
         parts.append(x_axis(x, top, bottom, "seconds per run (mean)", n=width // 110))
         for place, (arm, seconds) in enumerate(self.of_arms.items()):
-            y = top + step * (place + 1) - 20
-            name = text(left - 12, y + 12, self.palette.label(arm, 216), anchor="end", css="label")
+            y = top + step * (place + 1) - (20 if above else step / 2 + 8)
+            name = name_beside(self.palette, arm, left - 12, y + 8)
             if above:
-                name = text(0, y - 5, self.palette.label(arm, width - 20), css="label")
+                name = name_above(self.palette, arm, y - 5, width - 20)
             parts.append(name)
             parts += bar_pieces(arm, seconds, x, y)
         return "".join(parts), bottom + 44

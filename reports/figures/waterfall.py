@@ -21,12 +21,13 @@ from reports.figures.base import (
     y_axis,
 )
 from reports.figures.palette import Palette
-from reports.figures.rows import narrow_row
+from reports.figures.rows import name_above, narrow_row, narrow_step
 from reports.format import show
 from reports.stats.digits import kept, known, pixel
 
 HEIGHT = 340  # px of the wide drawing
 FOOT = HEIGHT - 66  # where its bars stand; names below
+NAME_PX = 230  # room for a name beside its number
 HALF = 0.5  # of the highest level: an axis that reaches below it starts at zero
 
 
@@ -204,11 +205,12 @@ class Waterfall:
     def draw_rows(self, width: int) -> Drawing:
         low, high = self.value_range
         x = AxisScale(low=low, high=high, start=4, end=width - 4)
-        step = narrow_row(len(self.bars))
+        step = narrow_step(self.palette, [bar.arm for bar in self.bars], NAME_PX)
         bottom = 8 + step * len(self.bars)
         parts = [x_axis(x, 4, bottom, self.label, n=3)]
         for place, bar in enumerate(self.bars):
-            parts.append(self.row(bar, 8 + step * place, x, width))
+            top = 8 + step * (place + 1) - narrow_row(len(self.bars))
+            parts.append(self.row(bar, top, x, width))
         return "".join(parts), bottom + 44
 
     def row(self, bar: Bar, top: float, x: AxisScale, width: int) -> str:
@@ -218,7 +220,7 @@ class Waterfall:
         wide = max(1.0, end - begin)
         shape = f'rect x="{pixel(begin)}" y="{top + 18}" width="{pixel(wide)}" height="15"'
         marks = [
-            text(0, top + 13, self.palette.label(bar.arm, 230), css="label"),
+            name_above(self.palette, bar.arm, top + 13, NAME_PX),
             text(width, top + 13, label, anchor="end", css="value"),
             mark(shape, css=bar.css, tip=label),
         ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from harness.run.document import Document
 from reports.analysis.attribution import Attribution, attributions
-from reports.analysis.interactions import Interplay
+from reports.analysis.interactions import BesideOther, Interplay
 from reports.analysis.optimum import Optimum, optima
 from reports.analysis.sensitivity import Sensitivity, sensitivities
 from reports.analysis.types import Comparisons
@@ -19,14 +19,17 @@ class ByDesign:
 
     contributions: Sequence[Attribution]  # of changes that ran in several sets, by metric
     interactions: Sequence[Interplay]
+    beside: Sequence[BesideOther]  # what each change of a pair adds with the other and without
     lowest: Sequence[Optimum]  # along axes
     signs: Sequence[Sensitivity]  # of effects along axes
 
     @classmethod
     def of(cls, experiment: Experiment, outcome: Comparisons) -> "ByDesign":
+        interactions, beside = interactions_of(experiment, outcome)
         return cls(
             contributions=attributions(experiment),
-            interactions=interactions_of(experiment, outcome),
+            interactions=interactions,
+            beside=beside,
             lowest=optima(experiment),
             signs=sensitivities(experiment),
         )

@@ -140,13 +140,8 @@ def typed(action: str, experiment: str) -> str:
     return asked.sub(lambda match: f"`ablate confirm {experiment}{match[1] or ''}`", action)
 
 
-def verdict_cell(
-    c: Comparison | None, n_waiting: int, *, final: bool, experiment: str = ""
-) -> VerdictCell:
-    """The verdict, whether it is exploratory, what is still to come and what to do next.
-
-    final: no more runs are asked for; experiment: as a command takes it.
-    """
+def verdict_cell(c: Comparison | None, n_waiting: int, next_step: str = "") -> VerdictCell:
+    """The verdict, whether it is exploratory, what is still to come and what to do next."""
     to_come = ""
     if n_waiting:
         to_come = f"unfinished: {plural(n_waiting, 'run')} to come"
@@ -158,6 +153,5 @@ def verdict_cell(
     if c.exploratory and c.kind in ("helps", "hurts"):
         parts.append(words("exploratory", "exploratory"))
     parts.append(waiting)
-    if not final:
-        parts.append(words("next_action", typed(c.next_action, experiment)))
+    parts.append(words("next_action", next_step))
     return VerdictCell(parts=said(parts), css="words", tone=TONES[c.kind])

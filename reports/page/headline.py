@@ -3,22 +3,24 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from reports.analysis.interactions import Interplay
+from harness.run.plural import plural
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
-from reports.figures.effects import effect_text
-from reports.figures.interactions import changes_in_words, interplay_words
+from reports.figures.forest import effect_text
 from reports.format import show
 from reports.inputs.experiment import Experiment
+from reports.page.adding_up import adding_up, exceeds_shares, told_apart
 from reports.page.by_design import ByDesign
 from reports.page.cells import metric_words
+from reports.page.naming import NAMED, listing, verb_for
 from reports.page.places import optimum_answer, signs_answer
 from reports.page.scope import conditions, shares_answer
 from reports.page.selection import halving_answer
 
+MANY = 6  # arms beyond which a sentence counts them and names those that move most
+MOST_OF_MANY = 2
 EXPLORATORY = "Exploratory: "  # how a headline begins that nothing has confirmed
-NAMED = 4  # arms that a sentence names; the rest is counted
-OPENINGS = ("All ", "Undecided ", "The loss ", "The changes ", "Whether ")  # small after a colon
+OPENINGS = ("All ", "No ", "None ", "Of ", "Undecided ", "The ", "Whether ")  # small after a colon
 
 
 def headline(
@@ -26,8 +28,9 @@ def headline(
 ) -> str:
     """At what size and rates, then the answer.
 
-    A Shapley design's begins with the shares, any other in which changes were combined with
-    whether they add up, an axis's with the place of the lowest loss.
+    A Shapley design's begins with whether anything helps, then tells the shares, after interactions
+    that are larger than one of them; any other in which changes were combined begins with whether
+    they add up, an axis's with the place of the lowest loss.
     """
     judged = [outcome.judged(arm) for arm in outcome.arms]
     compared = [c for c in judged if c is not None]
@@ -38,15 +41,15 @@ def headline(
         return selected
     sentences, unit = [], experiment.plan.corpus.unit
     is_decided = any(c.kind in ("helps", "hurts") for c in compared)
-    pairs = [e for e in by_design.interactions if len(e.changes) == 2]
     shares = shares_answer(experiment.plan, by_design.contributions, outcome)
+    adding = adding_up(by_design.interactions, by_design.beside, unit)
+    combined = [shares, adding]
     if shares:
-        is_decided = True
-        sentences.append(shares)
-    adding = adding_up(pairs, unit)
-    if adding:
-        is_decided = is_decided or any(leaves_zero(pair) for pair in pairs)
-        sentences.append(adding)
+        sentences.append(what_helps(outcome))
+        if exceeds_shares(by_design.interactions, by_design.contributions):
+            combined = [adding, shares]
+    is_decided = is_decided or bool(shares or told_apart(by_design.interactions))
+    sentences += filter(None, combined)
     along_axes = optimum_answer(by_design.lowest)
     if along_axes:
         is_decided = is_decided or any(optimum.is_resolved for optimum in by_design.lowest)
@@ -78,27 +81,6 @@ def headline(
     return text
 
 
-def leaves_zero(pair: Interplay) -> bool:
-    return pair.low is not None and pair.high is not None and (pair.low > 0 or pair.high < 0)
-
-
-def adding_up(pairs: Sequence[Interplay], unit: str) -> str:
-    """Whether the changes add up: the interactions whose intervals leave zero, the largest first.
-
-    Where none does, the largest; '' without an interval. unit: of a loss.
-    """
-    told = [pair for pair in pairs if pair.low is not None and pair.high is not None]
-    told.sort(key=lambda pair: -abs(pair.estimate))
-    if not told:
-        return ""
-    apart = [pair for pair in told if leaves_zero(pair)]
-    named = [f"{changes_in_words(pair)} {interplay_words(pair)}" for pair in apart or told[:1]]
-    said = f"beyond the sum of two ({unit}, above zero is worse), {listing(named, most=NAMED)}"
-    if apart:
-        return f"The changes do not add up: {said}."
-    return f"Whether the changes add up is undecided; the largest interaction: {said}."
-
-
 def design_baseline(experiment: Experiment) -> str:
     """The baseline as the arm of the design whose points cross the axes."""
     plan = experiment.plan
@@ -116,6 +98,19 @@ def lowest_heldout(outcome: Comparisons, unit: str) -> list[str]:
     lowest = min(means, key=means.__getitem__)
     loss = show(means[lowest], "loss")
     return [f"The lowest mean held-out loss ({unit}) is that of {lowest}, {loss}."]
+
+
+def what_helps(outcome: Comparisons) -> str:
+    """How many arms are shown to help by the metric that decides, and which does most."""
+    judged = {arm: outcome.judged(arm) for arm in outcome.arms}
+    helping = {arm: c for arm, c in judged.items() if c is not None and c.kind == "helps"}
+    if not helping:
+        return "No arm is shown to help."
+    most = max(helping, key=lambda arm: loss_gained(helping[arm]))
+    named = f"{most} ({effect_text(helping[most])})"
+    if len(helping) == 1:
+        return f"Of {plural(len(judged), 'arm')} one is shown to help: {named}."
+    return f"Of {len(judged)} arms {len(helping)} are shown to help, most {named}."
 
 
 def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
@@ -138,7 +133,10 @@ def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
     metric = metric_words(name)
     other, clauses = outcome.baseline, []
     if outcome.increments:
-        other = outcome.own_words.before.removesuffix(" it")
+        other = outcome.own_words.before
+    if len(outcome.arms) > MANY:
+        text = counted_sentence(groups, compared, f"{other} in {metric}", other)
+        return text.replace(metric, f"{metric} ({unit})", 1) if name in LOSSES else text
     for kind, comparative in (("helps", "better"), ("hurts", "worse")):
         if groups[kind]:
             effects = {arm: compared[arm] for arm in groups[kind]}
@@ -157,6 +155,37 @@ def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
     if name in LOSSES:
         return text.replace(metric, f"{metric} ({unit})", 1)
     return text
+
+
+def counted_sentence(
+    groups: Mapping[str, Sequence[str]],
+    compared: Mapping[str, Comparison],
+    other: str,
+    briefly: str,
+) -> str:
+    """How many arms are better, worse, alike and undecided, and of the first two which most.
+
+    groups: arms by kind. other: what they are compared with, and in what; briefly: without that."""
+    n_arms = sum(map(len, groups.values()))
+    clauses: list[str] = []
+    for kind, comparative in (("helps", "better"), ("hurts", "worse")):
+        arms = sorted(groups[kind], key=lambda arm: -abs(effect(compared[arm])[0]))
+        verb = "are" if len(arms) > 1 else "is"
+        told = f"{len(arms)} {verb} {comparative} than {briefly}"
+        if not clauses:
+            told = f"{len(arms) or 'none'} of {n_arms} arms {verb} {comparative} than {other}"
+        if arms:
+            most = [f"{arm} ({effect_text(compared[arm])})" for arm in arms[:MOST_OF_MANY]]
+            told += f", most {listing(most, most=MOST_OF_MANY)}"
+        if arms or not clauses:
+            clauses.append(told)
+    if groups["equal"]:
+        verb = verb_for(groups["equal"], "shows", "show")
+        clauses.append(f"{len(groups['equal'])} {verb} no difference that matters")
+    if groups["open"]:
+        clauses.append(f"{len(groups['open'])} {verb_for(groups['open'], 'is', 'are')} undecided")
+    text = "; ".join(clauses)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def measured(arms: Sequence[str], compared: Mapping[str, Comparison]) -> list[str]:
@@ -196,18 +225,3 @@ def with_effects(comparisons: Mapping[str, Comparison]) -> str:
     arms = sorted(sizes, key=sizes.__getitem__, reverse=True)
     named = [f"{arm} ({effect_text(comparisons[arm])})" for arm in arms]
     return f"{listing(named, most=NAMED)} {verb_for(arms, 'is', 'are')}"
-
-
-def verb_for(names: Sequence[str], singular: str, plural: str) -> str:
-    if len(names) == 1:
-        return singular
-    return plural
-
-
-def listing(names: Sequence[str], *, most: int) -> str:
-    """Names as a sentence has them; beyond `most` the rest is counted."""
-    if len(names) > most:
-        return ", ".join(names[:most]) + f" and {len(names) - most} more"
-    if len(names) == 1:
-        return names[0]
-    return ", ".join(names[:-1]) + " and " + names[-1]

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from reports.analysis.interactions import Interplay, interplay
+from reports.analysis.interactions import BesideOther, Interplay, beside_others, interplay
 from reports.analysis.samples import at_budget
 from reports.analysis.types import Comparisons
 from reports.inputs.experiment import Experiment
@@ -15,11 +15,17 @@ def counted(experiment: Experiment) -> pd.DataFrame:
     return experiment.runs[~experiment.runs["stale"].astype(bool)]
 
 
-def interactions_of(experiment: Experiment, outcome: Comparisons) -> list[Interplay]:
-    """Main effects and interactions in validation loss; [] where there is none to tell."""
+def interactions_of(
+    experiment: Experiment, outcome: Comparisons
+) -> tuple[list[Interplay], list[BesideOther]]:
+    """Main effects and interactions in validation loss, and what a change adds beside another.
+
+    Nothing where there is none to tell."""
     if experiment.memory.lost:
-        return []
+        return [], []
     plan, runs = experiment.plan, counted(experiment)
     finished = at_budget(runs[runs["status"] == "finished"], outcome.budget)
     level = experiment.memory.level(0.95, len(plan.arms) - 1)
-    return interplay(finished, plan, level=level, anytime=outcome.anytime)
+    effects = interplay(finished, plan, level=level, anytime=outcome.anytime)
+    beside = beside_others(finished, plan, level=level, anytime=outcome.anytime)
+    return effects, beside

@@ -6,7 +6,7 @@ from harness.run.plan import Plan
 from harness.run.plural import plural
 from reports.analysis.types import Comparisons
 from reports.page.cells import metric_words
-from reports.page.headline import NAMED, listing
+from reports.page.naming import NAMED, listing
 
 
 def held_against(outcome: Comparisons) -> Sequence[str]:

@@ -1,7 +1,6 @@
 """What to type next: what a question costs and is asked with, the page again, its verification."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.run.plan import Plan
@@ -12,10 +11,11 @@ from reports.analysis.samples import pending
 from reports.analysis.sensitivity import Sensitivity
 from reports.analysis.types import Comparison, Comparisons
 from reports.inputs.experiment import Experiment
+from reports.page.asking import asked_steps
 from reports.page.by_design import ByDesign
-from reports.page.cells import typed
 from reports.page.command_words import OF_RESULTS, without_folders
-from reports.page.headline import NAMED, listing, loss_gained
+from reports.page.headline import loss_gained
+from reports.page.naming import NAMED, listing
 from reports.page.places import place_words
 from reports.page.scope import grid_for, moves_rates
 from reports.page.selection import as_typed, chosen_points, confirmation_of, is_better
@@ -42,7 +42,7 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons, by_design: By
         text = next_of_axes(experiment.plan, places, by_design.signs, points)
         return text.replace(NO_STEP, unasked(experiment, outcome))
     helps = listing(helping or ["nothing"], most=NAMED)
-    asking = sorted((arm for arm in judged if judged[arm].next_action), key=price_in(judged))
+    asking = asked_steps(outcome)
     to_confirm = [arm for arm in helping if judged[arm].exploratory]
     if to_confirm and not (asking and pending(experiment)):
         best = max(to_confirm, key=lambda arm: loss_gained(judged[arm]))
@@ -50,46 +50,12 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons, by_design: By
         if asking:
             step += f" whether {best} helps (the table has what would decide the others)"
     elif asking:
-        step = cheapest_step(experiment, judged, asking)
+        step = asking[0].words(experiment.plan)
+        if len(asking) > 1:
+            step += " (the table has the others')"
     else:
         step = unasked(experiment, outcome)
-    return f"What these runs show to help: {helps}; what to run next: {step}."
-
-
-def cheapest_step(
-    experiment: Experiment, judged: Mapping[str, Comparison], asking: Sequence[str]
-) -> str:
-    """What the first of the arms asks for, and how much of it decides all that ask for the same.
-
-    asking: the arms with a next action, the cheapest first.
-    """
-    same = [arm for arm in asking if asked_by(judged[arm]) == asked_by(judged[asking[0]])]
-    dearest = judged[same[-1]]
-    alike = [arm for arm in same if judged[arm].fresh_seeds == dearest.fresh_seeds]
-    fewer = [arm for arm in same if arm not in alike]
-    step = (
-        f"{typed(dearest.next_action, as_typed(experiment.plan))}, for {listing(alike, most=NAMED)}"
-    )
-    if fewer:
-        seeds = [judged[arm].fresh_seeds or 0 for arm in fewer]
-        enough = str(max(seeds)) if len({*seeds}) == 1 else f"{min(seeds)} to {max(seeds)}"
-        step += f" and, with {enough}, for {listing(fewer, most=NAMED)}"
-    return f"{step} (the table has the others')" if len(same) < len(asking) else step
-
-
-def asked_by(c: Comparison) -> str:
-    """What is to be done next, without how much of it."""
-    return c.next_action.partition(":")[0]
-
-
-def price_in(judged: Mapping[str, Comparison]) -> Callable[[str], tuple[float, float]]:
-    """By what arms that ask for runs are put in order: the fewest runs, then the largest gain."""
-
-    def price(arm: str) -> tuple[float, float]:
-        runs = judged[arm].next_runs
-        return math.inf if runs is None else runs, -loss_gained(judged[arm])
-
-    return price
+    return f"Shown to help: {helps}. What to run next: {step}."
 
 
 def next_of_halving(experiment: Experiment, outcome: Comparisons) -> str:
@@ -163,10 +129,10 @@ def next_of_axes(
         step = NO_STEP
     if grid_for(plan):
         return (
-            f"What helps is judged by {grid_for(plan)}, whose rates these runs choose; what to run"
+            f"What helps is judged by {grid_for(plan)}, whose rates these runs choose. What to run"
             f" next, for rates that are better known: {step}."
         )
-    return f"What these runs show to help: {helps}; what to run next: {step}."
+    return f"Shown to help: {helps}. What to run next: {step}."
 
 
 def of_first_arm(places: Sequence[Optimum]) -> list[Optimum]:

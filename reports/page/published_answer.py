@@ -9,7 +9,7 @@ from reports.format import show, with_interval
 from reports.inputs.columns import Between
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import nats_per_log_step, predecessor, published_record
-from reports.page.headline import listing, verb_for
+from reports.page.naming import listing, verb_for
 from reports.page.published import (
     EvidenceRow,
     Z,

@@ -1,7 +1,7 @@
 """How to read the verdicts of a page: each kind on it, by the arm that shows it best."""
 
 from reports.analysis.types import Comparison, Comparisons, effect
-from reports.figures.effects import effect_text
+from reports.figures.forest import effect_text
 
 SIDES_OF_ZERO = {"helps": "on the better side of zero", "hurts": "on the worse side of zero"}
 WHAT_FOLLOWS = {

@@ -11,7 +11,7 @@ from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_facts import RATE
 from reports.analysis.types import Comparisons
-from reports.figures.effects import effect_text
+from reports.figures.forest import effect_text
 from reports.format import interval, show
 
 
@@ -178,8 +178,8 @@ def shares_answer(plan: Plan, contributions: Sequence[Attribution], outcome: Com
             parts.append(f"{change} {show(share.value, 'loss_delta')} {bounds}".strip())
         return (
             f"All parts together: {effect_text(whole)} {plan.corpus.unit} against"
-            f" {whole.baseline}, {whole.verdict}. The Shapley shares of that (what a change adds,"
-            " averaged over every order of adding them, so that an interaction is split among its"
-            f" changes; above zero is worse) are: {'; '.join(parts)}."
+            f" {whole.baseline}, {whole.verdict}. Of that the Shapley shares (what a change adds,"
+            " averaged over every order of adding them; an interaction is split among its"
+            f" changes) are: {'; '.join(parts)}."
         )
     return ""

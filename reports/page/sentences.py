@@ -14,7 +14,7 @@ from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons, PublishedVerdict
 from reports.format import show
 from reports.page.cells import Part, number, words
-from reports.page.headline import NAMED, listing, verb_for
+from reports.page.naming import NAMED, listing, verb_for
 from reports.page.scope import arms_with_rates, moves_rates
 
 ESTIMANDS = {

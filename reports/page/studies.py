@@ -13,6 +13,7 @@ from reports.analysis.published_steps import Step, published_steps
 from reports.analysis.sensitivity import Sensitivity
 from reports.format import interval, p_value, show
 from reports.inputs.experiment import Experiment
+from reports.page.adding_up import told_apart
 from reports.page.by_design import ByDesign
 from reports.page.places import FEW, place_words, where_words
 from reports.page.tables import TableCell
@@ -58,7 +59,9 @@ def studies(experiment: Experiment, by_design: ByDesign) -> list[Study]:
     """The tables there are to show, [] for most experiments."""
     plan = experiment.plan
     tables = [attribution_table(a) for a in by_design.contributions]
-    if tables and plan.remarks:
+    if told_apart(by_design.interactions):
+        tables.append(beside_table(by_design, plan.corpus.unit))
+    if by_design.contributions and plan.remarks:
         tables.append(inseparable_table(plan.remarks))
     if by_design.lowest:
         tables.append(optimum_table(by_design.lowest))
@@ -95,8 +98,10 @@ def attribution_table(a: Attribution) -> Study:
     rows: list[StudyRow] = []
     for change, shares in a.shares.items():
         name = change
-        if a.leaves_with.get(change):
-            name += f" (with {', '.join(a.leaves_with[change])})"
+        needing = a.leaves_with.get(change)
+        if needing:
+            verb = "needs" if len(needing) == 1 else "need"
+            name += f" ({' and '.join(needing)} {verb} it)"
         rows.append((name, [share_cell(shares.get(column), kind) for column in columns]))
     if a.total is not None:
         total = share_cell(a.total, kind)
@@ -119,13 +124,38 @@ def attribution_table(a: Attribution) -> Study:
         "at once, in the table of verdicts for all arms, so that one difference may have two."
     )
     if any(a.leaves_with.values()):
-        lead += " In brackets: what goes with a change, because it needs it."
+        lead += " In brackets: the changes that need this one, and leave together with it."
     return Study(
         key=f"attribution-{a.metric}",
         title=f"Contributions in {METRIC_TITLES[a.metric]}",
         lead=lead,
         first="change",
         heads=[HEADS[column] for column in columns],
+        rows=rows,
+    )
+
+
+def beside_table(by_design: ByDesign, unit: str) -> Study:
+    """Pairs whose interaction leaves zero, each change of them with the other and without it."""
+    rows: list[StudyRow] = []
+    for pair in told_apart(by_design.interactions):
+        beyond = Share(value=pair.estimate, low=pair.low, high=pair.high)
+        for e in by_design.beside:
+            if {e.change, e.other} == set(pair.changes):
+                shares = (e.with_other, e.without, beyond)
+                cells = [share_cell(share, "loss_delta") for share in shares]
+                rows.append((f"{e.change}, beside {e.other}", cells))
+    return Study(
+        key="beside",
+        title="Changes that do not add up",
+        lead=(
+            f"What a change adds in {unit} with the other one and without it, on average over the"
+            " sets of other changes for which both ran. The difference is what the two add beyond"
+            " their sum. Below zero is better; intervals of the first two columns hold with 95 %"
+            " for all pairs of changes at once, those of the third for all effects of the figure."
+        ),
+        first="change, beside another",
+        heads=["with it", "without it", "difference"],
         rows=rows,
     )
 

@@ -34,12 +34,12 @@ class VerdictRow:
     cells: list[VerdictCell] = field(default_factory=list)
 
 
-def judgement_cell(outcome: Comparisons, arm: str, *, final: bool, experiment: str) -> VerdictCell:
+def judgement_cell(outcome: Comparisons, arm: str, next_step: str) -> VerdictCell:
     if arm == outcome.baseline:
         return VerdictCell(parts=(words("verdict", "baseline"),), css="words", tone="base")
     c = outcome.judged(arm)
     n_pending = outcome.cells[arm].n_pending
-    return verdict_cell(c, n_pending, final=final, experiment=experiment)
+    return verdict_cell(c, n_pending, next_step)
 
 
 def in_order(outcome: Comparisons) -> list[str]:
@@ -79,19 +79,18 @@ def heads(outcome: Comparisons, unit: str) -> list[Head]:
 
 
 def verdict_rows(
-    outcome: Comparisons, css: Mapping[str, str], *, final: bool = False, experiment: str = ""
+    outcome: Comparisons, css: Mapping[str, str], next_steps: Mapping[str, str]
 ) -> list[VerdictRow]:
     """The baseline's row, then one per arm.
 
-    css: every arm of the plan, in its order, to its colour; final: the runs are all there will ever
-    be (imported logs), so that no more of them are asked for; experiment: as a command takes it.
+    css: every arm of the plan, in its order, to its colour; next_steps: of arms that ask for runs.
     """
     rows = []
     places = list(css)
     below = [(printed_below(heading, outcome), heading.css) for heading in headings_of(outcome)]
     for arm in (outcome.baseline, *in_order(outcome)):
         row = ArmRow(arm=arm, outcome=outcome)
-        cells = [judgement_cell(outcome, arm, final=final, experiment=experiment)]
+        cells = [judgement_cell(outcome, arm, next_steps.get(arm, ""))]
         for columns, kind in below:
             cells.append(cell_of(columns, row, kind))
         rows.append(

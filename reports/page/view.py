@@ -12,6 +12,7 @@ from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, Figure
 from reports.figures.palette import Palette
 from reports.inputs.experiment import Experiment
+from reports.page.asking import commands_elsewhere, said_in_rows
 from reports.page.by_design import PageSource
 from reports.page.cells import Part
 from reports.page.citation import citation
@@ -25,7 +26,6 @@ from reports.page.published_answer import evidence_answer
 from reports.page.reading import reading
 from reports.page.recipe import RecipeBox, recipe_box
 from reports.page.scope import scope
-from reports.page.selection import as_typed
 from reports.page.sentences import Fact, facts, notes, published_parts
 from reports.page.settings import (
     Differences,
@@ -137,18 +137,28 @@ class Verdicts:
 
 
 def verdicts_of(
-    experiment: Experiment, outcome: Comparisons, answer: str, css: Mapping[str, str]
+    experiment: Experiment,
+    outcome: Comparisons,
+    answer: str,
+    css: Mapping[str, str],
+    next_run: str = "",
 ) -> Verdicts:
-    """The verdicts of an experiment below its headline; css: of every arm, in the plan's order."""
+    """The verdicts of an experiment below its headline.
+
+    css: of every arm, in the plan's order; next_run: what is said to be run next. Imported logs are
+    all the runs there will ever be, so that no more of them are asked for.
+    """
     plan = experiment.plan
+    next_steps = {} if plan.imported else said_in_rows(outcome)
+    elsewhere = [] if plan.imported else commands_elsewhere(outcome, plan, next_run)
     left_out = [f"Left out: {text}." for text in plan.left_out]
     return Verdicts(
         section="Verdicts",
         answer=answer,
         lead=lead(plan, outcome),
         heads=heads(outcome, plan.corpus.unit),
-        rows=verdict_rows(outcome, css, final=bool(plan.imported), experiment=as_typed(plan)),
-        notes=[*notes(outcome), *left_out],
+        rows=verdict_rows(outcome, css, next_steps),
+        notes=[*elsewhere, *notes(outcome), *left_out],
         reading=reading(outcome, plan.margin),
     )
 
@@ -170,7 +180,7 @@ def evidence_of(experiment: Experiment, outcome: Comparisons, css: Mapping[str, 
 class LegendEntry:
     """An arm in the legend of a figure; `group` is its place in the plan."""
 
-    arm: str
+    name: str
     css: str
     group: int
 
@@ -183,20 +193,20 @@ class DrawnFigure:
     wide: Markup
     narrow: Markup
     legend: Sequence[LegendEntry]
-    is_by_verdict: bool  # its colours tell no arm from another
+    is_crowded: bool  # neither its colours nor numbers tell an arm from another
 
     @classmethod
     def of(cls, figure: Figure, palette: Palette, index: int) -> "DrawnFigure":
         """index: the experiment's; ids carry it, so that two experiments share a page."""
         legend = []
-        for arm, css in figure.legend:
-            legend.append(LegendEntry(arm=arm, css=css, group=palette.arms.index(arm)))
+        for arm, css, name in figure.legend:
+            legend.append(LegendEntry(name=name, css=css, group=palette.arms.index(arm)))
         return cls(
             figure=figure,
             wide=Markup(figure.svg(WIDE, index)),
             narrow=Markup(figure.svg(NARROW, index)),
             legend=legend,
-            is_by_verdict=palette.is_by_verdict,
+            is_crowded=palette.is_by_verdict and not palette.has_numbers,
         )
 
 
@@ -243,7 +253,7 @@ def view(source: PageSource, figures: Sequence[Figure], index: int) -> View:
     else:
         next_run = next_of_verdicts(experiment, outcome, by_design)
         answer = headline(experiment, outcome, by_design, recipe)
-        verdicts = verdicts_of(experiment, outcome, answer, css)
+        verdicts = verdicts_of(experiment, outcome, answer, css, next_run)
     published: tuple[Part, ...] = ()
     if outcome.published:
         published = published_parts(outcome.published)

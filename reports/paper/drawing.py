@@ -81,8 +81,8 @@ def legend_markup(figure: Figure, width: int) -> Legend:
     if not figure.legend:
         return Legend()
     places, x, row = [], 0.0, 0
-    for arm, css in figure.legend:
-        name = shorten(visible(arm), width - SWATCH)
+    for _, css, whole in figure.legend:
+        name = shorten(visible(whole), width - SWATCH)
         taken = SWATCH + len(name) * CHAR_PX + GAP
         if x and x + taken - GAP > width:
             x, row = 0.0, row + 1

@@ -21,6 +21,7 @@ from harness.errors import UserError
 from reports.inputs.published_experiments import published_experiment
 from reports.page.embed import embed_experiment, plain, table_rows
 from reports.page.version import WRITTEN_BY, version
+from reports.verify.beside import check_beside
 from reports.verify.contributions import check_contributions
 from reports.verify.effects import check_effects, check_word, is_anytime, raised_by
 from reports.verify.evidence import check_evidence
@@ -121,9 +122,10 @@ def check_statistics(page: Page, index: int, data: Embedded, rows: Sequence[Row]
                 yield from check_optima(page, index, plan, compared, raised=raised, anytime=anytime)
                 yield from check_signs(page, index, plan, compared)
                 if not plan.get("axes"):
-                    yield from check_contributions(
-                        page, index, plan, compared, raised=raised, anytime=anytime
-                    )
+                    for check in (check_contributions, check_beside):
+                        yield from check(
+                            page, index, plan, compared, raised=raised, anytime=anytime
+                        )
     for arm in arms:
         if arm != plan["baseline"]:
             yield from check_word(printed[arm], plan, arm)

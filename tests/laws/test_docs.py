@@ -23,7 +23,7 @@ from harness.config.run import toggles
 from harness.errors import UserError
 from harness.experiment import reference, scaffold
 from harness.experiment.experiment import KEYS, load_experiment
-from reports.figures.effects import FOREST_TITLES
+from reports.figures.forest import FOREST_TITLES
 from tests import techniques
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,12 +1,16 @@
 """Where words of a drawing stand: a target's name beside the marks, an effect's numbers beside its interval."""
 
+import itertools
 import re
+from dataclasses import replace
 
 import pytest
 
-from reports.figures.base import CHAR_PX, WIDE
-from reports.figures.effects import ForestLayout
+from reports.figures.base import CHAR_PX, NARROW, WIDE
+from reports.figures.forest import ForestLayout, row_words
 from reports.figures.palette import Palette
+from reports.figures.rows import LINE
+from reports.figures.tags import HIGH_TAG, placed, tags
 from reports.figures.target import target_label
 
 ENDS, LEVEL = (60.0, 700.0), 200.0
@@ -34,7 +38,7 @@ def test_a_targets_name_stands_where_the_fewest_marks_are(marks, anchor, is_abov
 
 def test_no_interval_reaches_the_numbers_beside_it():
     for label in ("+0.1836 [+0.1540, +0.2133]", "−0.000014 [−0.000050, +0.000022]"):
-        at = ForestLayout.of(WIDE, 3, len(label))
+        at = ForestLayout.of(WIDE, Palette(arms=("base", "a"), baseline="base"), ["a"], len(label))
         assert at.right < WIDE - CHAR_PX * len(label) - 10
 
 
@@ -51,3 +55,61 @@ def test_names_of_points_and_of_sets_of_changes_are_told_in_short():
     assert said == ["base", "untied_h+zero_hea", "untie+post+zero"], "how each of them begins"
     same = Palette(arms=("base", "base @ x", "x"), baseline="base")
     assert same.label("base @ x", 214) != same.label("x", 214)
+
+
+def test_a_name_that_is_too_long_for_a_line_stands_whole_on_several():
+    sets = ("base", "untied_head", "untied_head + post_embed_norm + zero_head + optimizer_split")
+    palette = Palette(arms=sets, baseline="base")
+    assert palette.lines("untied_head", 214) == ["untied_head"]
+    assert palette.lines(sets[2], 214) == [
+        "untied_head + post_embed_norm",
+        "+ zero_head",
+        "+ optimizer_split",
+    ]
+    assert palette.lines(sets[2], 316) == [
+        "untied_head + post_embed_norm + zero_head",
+        "+ optimizer_split",
+    ]
+    assert palette.lines(sets[2], 60) == [palette.label(sets[2], 60)], "no change fits a line"
+    points = Palette(arms=("base", "base @ muon_lr x0.637, adam_lr x2.72"), baseline="base")
+    assert points.lines(points.arms[1], 120) == ["muon_lr x0.637,", "adam_lr x2.72"]
+    same = Palette(arms=("base", "base @ x" + 40 * "y", "x" + 40 * "y"), baseline="base")
+    assert len({*map(tuple, (same.lines(arm, 400) for arm in same.arms))}) == 3
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_no_name_meets_another_row(width):
+    sets = ("base", "a" * 20 + " + " + "b" * 20 + " + " + "c" * 20, "d", "e" * 30 + " + f")
+    palette = Palette(arms=sets, baseline="base")
+    at = ForestLayout.of(width, palette, sets[1:], 27)
+    drawn = [row_words(palette, arm, "x" * 27, at.y(n), at) for n, arm in enumerate(sets[1:])]
+    names = [[float(y) for y in re.findall(r' y="([\d.]+)"', words[0])] for words in drawn]
+    assert [len(ys) for ys in names] == ([3, 1, 2] if width == WIDE else [2, 1, 1])
+    for above, below in itertools.pairwise(names):
+        assert below[0] - above[-1] >= LINE
+    if width == NARROW:
+        for name, (_, effect) in zip(names, drawn, strict=True):
+            assert float(re.search(r' y="([\d.]+)"', effect)[1]) >= name[-1] + LINE
+
+
+def test_numbers_stand_apart_near_their_marks_and_inside():
+    crowded = {f"arm{n}": (100.0, 50.0 + n) for n in range(8)} | {"far": (300.0, 52.0)}
+    places = placed(crowded, 30, 120)
+    heights = sorted(y for arm, (x, y) in places.items() if arm != "far")
+    assert all(b - a >= HIGH_TAG for a, b in itertools.pairwise(heights))
+    assert heights[0] >= 30 and heights[-1] <= 120 and places["far"] == (300.0, 52.0)
+    low = placed({"a": (0.0, 118.0), "b": (0.0, 119.0), "c": (0.0, 119.5)}, 30, 120)
+    assert [low[arm][1] for arm in "abc"] == [98.0, 109.0, 120.0]
+
+
+def test_arms_of_alike_colours_are_numbered_in_drawing_and_legend():
+    arms = ("base", *(f"arm{n}" for n in range(1, 11)))
+    palette = Palette(arms=arms, baseline="base", tones=dict.fromkeys(arms[1:], "open"))
+    drawn = tags(palette, {"arm7": (10.0, 40.0)}, 0, 100)
+    assert ">7</text>" in drawn[0] and 'data-arm-group="7"' in drawn[0]
+    assert [key.name for key in palette.legend(arms)][:3] == ["0 base", "1 arm1", "2 arm2"]
+    few = replace(palette, arms=arms[:4])
+    crowd = replace(palette, arms=(*arms, *(f"more{n}" for n in range(20))))
+    for unnumbered in (few, crowd):
+        assert tags(unnumbered, {"arm1": (10.0, 40.0)}, 0, 100) == []
+        assert unnumbered.legend(["arm1"])[0].name == "arm1"

@@ -7,11 +7,14 @@ import pytest
 from harness.cli.confirm import asked_on_page
 from reports.analysis.compare import compare_all
 from reports.analysis.comparison import is_confirmed_by_command
-from reports.analysis.interactions import Interplay
+from reports.analysis.interactions import BesideOther, Interplay
+from reports.analysis.judges import Share
 from reports.analysis.recipe import Recipe
 from reports.inputs.load import load
+from reports.page.adding_up import adding_up, pair_words
+from reports.page.asking import commands_elsewhere, said_in_rows
 from reports.page.by_design import ByDesign
-from reports.page.headline import adding_up, measured
+from reports.page.headline import counted_sentence, measured
 from reports.page.next_run import next_of_verdicts
 from reports.page.scope import scope
 from tests.report_arms import FACTORIAL
@@ -39,7 +42,7 @@ def judged_as(outcome, facts):
 
 def step_of(experiment, outcome):
     said = next_of_verdicts(experiment, outcome, ByDesign.of(experiment, outcome))
-    return said.partition("what to run next: ")[2]
+    return said.partition("What to run next: ")[2]
 
 
 def test_what_helps_is_confirmed_before_what_is_undecided(combined):
@@ -79,7 +82,7 @@ def test_of_what_is_undecided_the_cheapest_is_asked_first(combined):
 
 
 def test_one_command_for_several_arms_has_one_number_of_seeds(combined):
-    """The runs that decide all of them; an arm that fewer decide is told with those."""
+    """The runs that decide all of them, in its rows too."""
     experiment, found = combined
     facts = {}
     for arm, seeds in (("softcap", 13), ("untied_head", 10), ("value_residual", 13)):
@@ -91,9 +94,28 @@ def test_one_command_for_several_arms_has_one_number_of_seeds(combined):
     assert seeds == 13 and why.endswith("softcap, untied_head and value_residual at 0.036")
     assert asked_on_page(outcome, 0.04) is None
     assert step_of(experiment, outcome) == (
-        "`ablate confirm experiments/split.yaml --detect 0.036`: 13 fresh seeds (130 runs), for softcap and"
-        " value_residual and, with 10, for untied_head."
+        "`ablate confirm experiments/split.yaml --detect 0.036`: 13 fresh seeds (130 runs), for untied_head,"
+        " softcap and value_residual."
     )
+    assert set(said_in_rows(outcome).values()) == {"next: 13 fresh seeds (130 runs)"}
+
+
+def test_a_command_that_is_not_run_next_stands_once_below_the_table(combined):
+    experiment, found = combined
+    action = "ablate confirm --detect 0.036: 13 fresh seeds (130 runs)"
+    asks = {**OPEN, "next_action": action, "next_runs": 130, "fresh_seeds": 13}
+    bound = {**OPEN, "next_action": "accept the bound"}
+    outcome = judged_as(found, {"softcap": asks, "untied_head": asks, "value_residual": bound})
+    plan = experiment.plan
+    command = "`ablate confirm experiments/split.yaml --detect 0.036`"
+    for said, notes in (
+        (f"Run {command} next.", 0),
+        ("`ablate confirm experiments/split.yaml`", 1),
+    ):
+        below = commands_elsewhere(outcome, plan, said)
+        assert len(below) == notes
+        assert all(f"{command}: 13 fresh seeds (130 runs), for " in note for note in below)
+    assert said_in_rows(outcome)["value_residual"] == "accept the bound"
 
 
 def test_the_next_step_takes_the_experiment_as_it_was_typed(combined):
@@ -126,6 +148,25 @@ def test_arms_that_are_only_counted_are_never_the_best(combined):
     assert measured(worst_first[:3], compared)[0].startswith(f"{worst_first[0]} (")
 
 
+def test_many_arms_are_counted_and_those_that_move_most_named(combined):
+    _, found = combined
+    compared = {arm: found.judged(arm) for arm in found.arms}
+    by_size = sorted(compared, key=lambda arm: compared[arm].delta)
+    groups = {
+        "helps": by_size[:3],
+        "hurts": by_size[-1:],
+        "equal": by_size[3:4],
+        "open": by_size[4:6],
+    }
+    said = counted_sentence(groups, compared, "base in loss", "base")
+    assert said.startswith(f"3 of 7 arms are better than base in loss, most {by_size[0]} (−0.0")
+    assert f" and {by_size[1]} (−0.0" in said and f"{by_size[2]} (" not in said
+    assert f"; 1 is worse than base, most {by_size[-1]} (" in said
+    assert said.endswith("; 1 shows no difference that matters; 2 are undecided.")
+    none = {"helps": [], "hurts": [], "equal": [], "open": by_size}
+    assert counted_sentence(none, compared, "base in loss", "base").startswith("None of 7 arms is ")
+
+
 def effect_of(changes, estimate, half):
     return Interplay(
         changes=changes,
@@ -137,15 +178,43 @@ def effect_of(changes, estimate, half):
     )
 
 
+def beside_of(change, other, there, alone, half=0.05):
+    shares = [Share(value=v, low=v - half, high=v + half) for v in (there, alone)]
+    return BesideOther(change=change, other=other, with_other=shares[0], without=shares[1])
+
+
 def test_whether_changes_add_up_is_answered_the_largest_interaction_first():
     small, large = effect_of(("a", "b"), -0.1, 0.05), effect_of(("b", "c"), 0.3, 0.05)
     wide, untold = effect_of(("a", "c"), 0.2, 0.5), effect_of(("a", "d"), 9.0, None)
-    said = adding_up([small, wide, large, untold], "nats")
-    assert said.startswith("The changes do not add up: beyond the sum of two (nats, above zero is ")
-    assert said.endswith("b × c +0.3000 [+0.2500, +0.3500] and a × b −0.1000 [−0.1500, −0.0500].")
-    said = adding_up([wide, untold], "nats")
-    assert said.startswith("Whether the changes add up is undecided; ") and "a × c +0.2" in said
-    assert adding_up([untold], "nats") == ""
+    beside = [beside_of("b", "c", 0.3, 0.0), beside_of("c", "b", 0.4, 0.1)]
+    said = adding_up([small, wide, large, untold], beside, "nats")
+    assert said.startswith("The changes do not add up. b is shown to hurt only with c: +0.3000 [")
+    assert " without. c is shown to hurt more with b: +0.4000 [" in said
+    assert "The two together add +0.3000 [+0.2500, +0.3500] nats beyond their sum" in said
+    assert said.endswith("; so do a × b −0.1000 [−0.1500, −0.0500].")
+    said = adding_up([wide, untold], [], "nats")
+    assert said.startswith("Whether the changes add up is undecided; ") and "a × c, +0.2" in said
+    assert adding_up([untold], [], "nats") == ""
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "said"),
+    [
+        ((0.3, 0.0), (0.3, 0.0), "a and b are shown to hurt only together: a +0.3000 ["),
+        ((-0.3, 0.0), (-0.3, 0.0), "a and b are shown to help only together: a −0.3000 ["),
+        ((0.0, -0.3), (0.0, -0.3), "a is shown to help only without b: 0.0000 ["),
+        ((0.3, -0.1), (0.5, 0.1), "a is shown to help alone and to hurt with b: +0.3000 ["),
+        ((-0.3, 0.1), (-0.3, 0.1), "a is shown to hurt alone and to help with b: −0.3000 ["),
+        ((-0.1, -0.3), (-0.1, -0.3), "a is shown to help less with b: −0.1000 ["),
+        ((0.04, -0.04), (0.04, -0.04), "a is told from zero neither with b nor without it: +0.04"),
+    ],
+)
+def test_a_change_is_told_with_the_other_and_without_it(of_a, of_b, said):
+    pair = effect_of(("a", "b"), of_a[0] - of_a[1], 0.01)
+    words = pair_words(pair, [beside_of("a", "b", *of_a), beside_of("b", "a", *of_b)])
+    assert words.startswith(said), words
+    without = f"{of_a[1]:+.4f}".replace("-", "−").replace("+0.0000", "0.0000")
+    assert f"with it, {without} [" in words and words.count(" without") >= 2
 
 
 def test_a_sweep_that_chooses_rates_says_so_and_judges_nothing(combined):

@@ -16,6 +16,7 @@ from reports.inputs.load import load
 from reports.page.embed import table_rows
 from reports.page.scope import shares_answer
 from reports.page.write import write_report
+from reports.verify.beside import check_beside
 from reports.verify.headline import check_headline
 from reports.verify.page import read_page
 from reports.verify.verify import verify
@@ -120,24 +121,49 @@ def test_the_held_out_loss_is_in_the_headline(tmp_path):
     assert "worse than r07 in held-out loss (nats per byte)" in page_of(tmp_path)[1]
 
 
-def test_a_shapley_design_begins_with_its_shares(tmp_path):
+def test_a_shapley_design_begins_with_whether_anything_helps_then_the_shares(tmp_path):
     write_experiment(tmp_path, arms=FACTORIAL, design="shapley", n_seeds=5)
     page, text = page_of(tmp_path)
-    assert "above zero is worse) are: untied_head −0.01" in text
+    answer = text[text.index('data-key="answer"') :].split("</p>")[0]
+    words = " ".join(re.sub("<[^>]*>", " ", answer).split())
     assert re.search(
-        r'data-key="answer">Exploratory: at 2 layers[^:]*: all parts together: −0', text
+        r"Exploratory: at 2 layers[^:]*: of 7 arms \d are shown to help, most un", words
     )
-    assert "against base, better. The Shapley shares of that (what" in text
-    assert "are better than base" not in text, "the arms are in the table"
-    assert "The changes do not add up: beyond" in text
-    beyond = (
-        "beyond the sum of two (nats per byte, above zero is worse), softcap × untied_head +0.01"
-    )
-    assert beyond in text
+    shares, adding = words.index("Of that the Shapley shares (what"), words.index("do not add up. ")
+    assert adding < shares, "an interaction that is larger than a share of its changes leads"
+    assert "split among its changes) are: untied_head −0.01" in words
+    assert "are better than base" not in words, "the arms are in the table"
+    assert re.search(r"softcap is shown to help only without untied_head: [−+]0.00", words)
+    beyond = "The two together add +0.01"
+    assert beyond in words
     assert verify(page) == []
-    for said in ("worse) are: untied_head −0.01", beyond):
+    for said in ("changes) are: untied_head −0.01", beyond):
         page.write_text(text.replace(said, said.replace("0.01", "0.09")))
         assert any("answer" in sentence for sentence in verify(page)), said
+
+
+def test_what_a_change_does_beside_another_is_found_by_the_second_path(tmp_path):
+    two = [arm for arm in FACTORIAL if "value_residual" not in arm.changes]
+    write_experiment(tmp_path, arms=two, design="factorial", n_seeds=5, sd=1e-3)
+    page, text = page_of(tmp_path)
+    table = text[text.index('data-table="beside"') :].split("</table>")[0]
+    ends = re.search(r'data-v="(-?[\d.e-]+),(-?[\d.e-]+),(-?[\d.e-]+)"', table).groups()
+    said = re.search(r": ([+−]0\.\d+) \[[^]]*\] with it", text)[1]
+    lies = [(f'data-v="{",".join(ends)}"', end, "0.4321") for end in ends]
+    lies += [(said, said, "+0.4321"), ("is shown to help", "to help", "to hurt")]
+    assert [*beside_found(page)] == []
+    for whole, old, new in lies:
+        assert whole in text
+        page.write_text(text.replace(whole, whole.replace(old, new, 1), 1))
+        assert [*beside_found(page)], whole
+
+
+def beside_found(page):
+    """What the second path alone says of pairs of changes."""
+    read = read_page(page)
+    data = read.data["experiments"][0]
+    rows = table_rows(data["runs"])
+    return check_beside(read, 0, data["plan"], rows, raised=1.0, anytime=False)
 
 
 def test_the_shares_are_of_the_arm_of_their_changes_and_no_other(tmp_path):
@@ -159,8 +185,8 @@ def test_a_finished_run_ends_with_the_answer_in_ten_lines(tmp_path, capsys, monk
     write_experiment(tmp_path, arms=many_arms(14), design="add-one", n_seeds=3)
     say_answer("split", Store.create(tmp_path))
     answer, *table, step = capsys.readouterr().out.splitlines()
-    assert answer.startswith("Exploratory: ") and "better than" in answer
-    assert "; what to run next: ablate confirm experiments/split.yaml" in step and "`" not in step
+    assert answer.startswith("Exploratory: ") and " of 13 arms are better than" in answer
+    assert ". What to run next: ablate confirm experiments/split.yaml" in step and "`" not in step
     assert len(table) == MOST_LINES and table[-1] == "and 5 more: ablate compare split"
     assert table[0].split() == ["arm", "delta", "low", "high", "p", "verdict"]
 

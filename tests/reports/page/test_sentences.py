@@ -15,7 +15,7 @@ from reports.analysis.compare import compare_all
 from reports.analysis.optimum import GridAxis, Lowest, Optimum
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons, Decomposition, NoiseFloor, TimeEstimate
-from reports.figures.effects import effect_text
+from reports.figures.forest import effect_text
 from reports.inputs.load import load
 from reports.inputs.run_columns import RUN_COLUMNS
 from reports.page.by_design import ByDesign

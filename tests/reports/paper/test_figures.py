@@ -58,7 +58,7 @@ def test_every_figure_of_the_page_has_all_its_texts_and_marks_in_the_papers(made
         drawn = paper_figure(figure, width)
         texts = [t.text or "" for t in root.iter("text")]
         assert [t.get_text() for t in drawn.axes[0].texts][: len(texts)] == texts, figure.key
-        named = [arm for arm, _ in figure.legend]
+        named = [arm for _, _, arm in figure.legend]
         assert len(drawn.axes[0].texts) == len(texts) + len(named)
         shapes = sum(len([*root.iter(tag)]) for tag in SHAPES)
         haloes = sum(
@@ -126,7 +126,7 @@ def test_colours_of_arms_are_those_of_the_style_sheet_on_white_paper():
 
 def test_no_text_is_taken_for_mathematics_or_for_markup():
     hostile = "$\\frac{a}$ <b> \ufffe & \u202e中"
-    drawn = paper_figure(figure_of(text(5, 6, hostile), legend=((hostile, "c1"),)), WIDE)
+    drawn = paper_figure(figure_of(text(5, 6, hostile), legend=((hostile, "c1", hostile),)), WIDE)
     found = [t.get_text() for t in drawn.axes[0].texts]
     assert all(t.startswith("$\\frac{a}$ <b>") and "\u202e" not in t for t in found)
     assert not any(t.get_parse_math() for t in drawn.axes[0].texts)

@@ -15,7 +15,7 @@ from tests.report_fixtures import write_experiment
 OF_RUNS = {
     "answer": (r"\d(?=[^\d]*$)", "digit"),
     "scope": ("does not follow", "follows"),
-    "next_run": ("what to run next", "what was run next"),
+    "next_run": ("What to run next", "What was run next"),
     "recipe.steps": (r"\d$", "digit"),
     "recipe.commit": (r"\d(?=\D*$)", "digit"),
     "recipe.unknown": ("width", "depth"),

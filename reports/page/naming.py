@@ -1,0 +1,20 @@
+"""Names as a sentence has them."""
+
+from collections.abc import Sequence
+
+NAMED = 4  # arms that a sentence names; the rest is counted
+
+
+def verb_for(names: Sequence[str], singular: str, plural: str) -> str:
+    if len(names) == 1:
+        return singular
+    return plural
+
+
+def listing(names: Sequence[str], *, most: int) -> str:
+    """Names as a sentence has them; beyond `most` the rest is counted."""
+    if len(names) > most:
+        return ", ".join(names[:most]) + f" and {len(names) - most} more"
+    if len(names) == 1:
+        return names[0]
+    return ", ".join(names[:-1]) + " and " + names[-1]
