@@ -9,8 +9,16 @@ from typing import Any
 from harness.split.align import DEFINITIONS
 from harness.split.calls import Edge, call_edges, signature_edges, tied
 from harness.split.diff import MergedScripts
-from harness.split.merged import Only, Parameter, Swap, atoms_in, inside, walk
-from harness.split.names import Condition, Site, Sites
+from harness.split.merged import Only, Swap, atoms_in, walk
+from harness.split.names import Condition, Site, Sites, atom_of, conditioned
+from harness.split.trained import handed_over, used_and_handed_over
+from harness.split.values import (
+    array_name,
+    changed_in_place,
+    is_array,
+    rewritten,
+    taken_by_one,
+)
 
 LABEL = re.compile(r"[A-Za-z_][\w.]*")
 MOST_LABELLED = 8  # atoms that one label ties: a label of more is a word
@@ -30,12 +38,20 @@ def edges_of(difference: MergedScripts, sites: Sites) -> dict[Edge, str]:
         ("a label in quotes", labels(tree)),
         ("the same exchange in one definition", same_exchanges(tree)),
         ("a value that is changed in place", changed_in_place(tree, sites)),
+        ("a parameter and the optimizer that takes it", handed_over(tree)),
+        ("a parameter and where it is used", used_and_handed_over(tree, sites)),
         ("places in a packed array", packed(tree)),
     ):
         for one, other in edges:
             if one != other:
                 reasons.setdefault((one, other), why)
     return reasons
+
+
+def likely_edges(difference: MergedScripts, sites: Sites) -> set[Edge]:
+    """What goes together where nobody says otherwise: a variant is Python without it, too."""
+    edges = {*taken_by_one(sites), *rewritten(difference.tree)}
+    return {(one, other) for one, other in edges if one != other}
 
 
 # ---------------------------------------------------------------- definitions and uses
@@ -67,12 +83,6 @@ def needs(site: Site, answers: list[Site]) -> Iterator[Edge]:
         yield atom_of(nearest(site, old).condition), atom
 
 
-def atom_of(condition: Condition) -> int:
-    """The atom of a condition that there is."""
-    assert condition is not None
-    return condition[0]
-
-
 def nearest(site: Site, answers: list[Site]) -> Site:
     """The last one before a place in its own scope, else the first."""
     before = [a for a in answers if a.scope is site.scope and a.order < site.order]
@@ -86,6 +96,23 @@ def loops(tree: Any) -> Iterator[Edge]:
             variable = atoms_in(part.target)
             if variable:
                 yield from tied(variable | atoms_in(part.iter))
+        elif isinstance(part, list):
+            yield from _loops_in_parts(part)
+
+
+def _loops_in_parts(block: list[Any]) -> Iterator[Edge]:
+    """A loop that goes over something else, and one that goes over the same only there."""
+    changed = [part for part in block if isinstance(part, ast.For) and atoms_in(part.iter)]
+    for part in block:
+        if not isinstance(part, Only) or not isinstance(part.node, ast.For):
+            continue
+        over = {ast.dump(piece) for piece in ast.walk(part.node) if is_array(piece)}
+        for loop in changed:
+            before = loop.iter
+            if isinstance(before, Swap):
+                before = before.old if part.is_new else before.new
+            if isinstance(before, ast.AST) and is_array(before) and ast.dump(before) in over:
+                yield from tied({part.atom, *atoms_in(loop.iter)})
 
 
 def returns(tree: Any) -> Iterator[Edge]:
@@ -131,21 +158,6 @@ def labels(tree: Any) -> Iterator[Edge]:
             yield from tied(sides)
 
 
-def conditioned(part: Any, condition: Condition = None) -> Iterator[tuple[Any, Condition]]:
-    """Every part of a tree with what it is there under."""
-    if isinstance(part, Swap):
-        yield from conditioned(part.old, (part.atom, False))
-        yield from conditioned(part.new, (part.atom, True))
-        return
-    if isinstance(part, Only):
-        yield from conditioned(part.node, (part.atom, part.is_new))
-        return
-    if isinstance(part, ast.AST | Parameter):
-        yield part, condition
-    for piece in inside(part):
-        yield from conditioned(piece, condition)
-
-
 def same_exchanges(tree: Any) -> Iterator[Edge]:
     """Atoms that exchange the same two forms within a definition: one decision."""
     for definition in walk(tree):
@@ -159,44 +171,6 @@ def same_exchanges(tree: Any) -> Iterator[Edge]:
                 same[f"{ast.dump(part.old)} {ast.dump(part.new)}"].add(part.atom)
         for atoms in same.values():
             yield from tied(atoms)
-
-
-def changed_in_place(tree: Any, sites: Sites) -> Iterator[Edge]:
-    """A statement that changes what only another atom gives belongs to it."""
-    answers: dict[tuple[str, int], set[int]] = defaultdict(set)
-    for site, givers in sites.resolved():
-        if site.condition is None or not site.condition[1]:
-            continue
-        conditions = {answer.condition for answer in givers}
-        if conditions and all(c is not None and c[1] for c in conditions):
-            answers[site.name, site.condition[0]] |= {atom_of(c) for c in conditions}
-    for part in walk(tree):
-        if not isinstance(part, Only) or not part.is_new:
-            continue
-        name = mutated(part.node)
-        if name is not None:
-            for other in answers.get((name, part.atom), ()):
-                yield other, part.atom
-
-
-def mutated(node: Any) -> str | None:
-    """The name whose value a statement changes: x.sort(), x[0] = y, x += y."""
-    place: Any = None
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        place = node.value.func
-    elif isinstance(node, ast.AugAssign):
-        place = node.target
-    elif isinstance(node, ast.Assign):
-        place = node.targets[0]
-        if not isinstance(place, ast.Subscript):
-            return None
-    else:
-        return None
-    if isinstance(place, ast.Name) and isinstance(node, ast.AugAssign):
-        return place.id
-    if isinstance(place, ast.Attribute | ast.Subscript):
-        return array_name(place.value)
-    return None
 
 
 # ---------------------------------------------------------------- places in a packed array
@@ -228,13 +202,6 @@ def packed(tree: Any) -> Iterator[Edge]:
         else:
             yield from tied(moved)
             yield from ((atom, condition[0]) for atom in moved)
-
-
-def array_name(part: Any) -> str | None:
-    """What an array is known by: its own name, or the attribute's."""
-    if isinstance(part, ast.Attribute):
-        return part.attr
-    return part.id if isinstance(part, ast.Name) else None
 
 
 def resized(values: list[Any], given: dict[str, list[Any]]) -> set[int]:

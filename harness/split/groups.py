@@ -8,7 +8,7 @@ from harness.errors import UserError
 from harness.split.atoms import Atom, atoms_of, puts_only
 from harness.split.calls import Edge
 from harness.split.diff import MergedScripts, difference
-from harness.split.edges import edges_of
+from harness.split.edges import edges_of, likely_edges
 from harness.split.labels import class_of, name_of, summary_of
 from harness.split.merged import Only, Parameter, Swap, walk
 from harness.split.names import Sites, sites_of
@@ -66,8 +66,9 @@ def _taken_apart(old: str, new: str) -> Parts:
     atoms = atoms_of(whole)
     sites = sites_of(whole.tree)
     edges = edges_of(whole, sites) | _asserted(atoms)
-    sets = components(len(atoms), edges)
     quiet = _quiet(whole, sites, atoms)
+    likely = {edge for edge in likely_edges(whole, sites) if not {*edge} & quiet.neutral}
+    sets = components(len(atoms), {*edges, *likely})
     sets = sorted(_folded(sets, edges, quiet), key=min)
     groups = _named(sets, atoms, edges, quiet)
     return Parts(difference=whole, atoms=atoms, edges=edges, groups=groups)

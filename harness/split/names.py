@@ -53,23 +53,27 @@ class Sites:
     asked: list[Site] = field(default_factory=list)
     given_attributes: list[Site] = field(default_factory=list)
     asked_attributes: list[Site] = field(default_factory=list)
+    given_keys: list[Site] = field(default_factory=list)  # state['step'] = 1
+    asked_keys: list[Site] = field(default_factory=list)
 
     def resolved(self) -> Iterator[tuple[Site, list[Site]]]:
         """Every place that asks, with those that may answer; none for what is built in."""
         yield from self.resolved_names()
         yield from self.resolved_attributes()
+        yield from self.resolved_keys()
 
     def resolved_names(self) -> Iterator[tuple[Site, list[Site]]]:
-        """Those that ask for a name; what its own scope gives before the place goes first."""
-        by_place: dict[tuple[int, str], list[Site]] = {}
-        for site in self.given:
-            by_place.setdefault((id(site.scope), site.name), []).append(site)
+        """Those that ask for a name; what its own scope gives before the place goes first.
+
+        A name that a function gives anywhere is its own there, in the script that gives it."""
+        by_place = _by_place(self.given)
         for site in self.asked:
             innermost, *outer = site.scope.chain()
             there = by_place.get((id(innermost), site.name), [])
             answers = [answer for answer in there if answer.order < site.order] or list(there)
-            for scope in outer:
-                answers += by_place.get((id(scope), site.name), [])
+            if innermost.kind != "function" or not _is_given_for(site, there):
+                for scope in outer:
+                    answers += by_place.get((id(scope), site.name), [])
             yield site, answers
 
     def resolved_attributes(self) -> Iterator[tuple[Site, list[Site]]]:
@@ -79,6 +83,48 @@ class Sites:
             by_name.setdefault(site.name, []).append(site)
         for site in self.asked_attributes:
             yield site, by_name.get(site.name, [])
+
+    def resolved_keys(self) -> Iterator[tuple[Site, list[Site]]]:
+        """Those that ask for an entry by a word in quotes which the same scope puts there."""
+        by_place = _by_place(self.given_keys)
+        for site in self.asked_keys:
+            yield site, by_place.get((id(site.scope), site.name), [])
+
+
+def _by_place(sites: Iterable[Site]) -> dict[tuple[int, str], list[Site]]:
+    by_place: dict[tuple[int, str], list[Site]] = {}
+    for site in sites:
+        by_place.setdefault((id(site.scope), site.name), []).append(site)
+    return by_place
+
+
+def _is_given_for(asking: Site, there: Iterable[Site]) -> bool:
+    """Whether one of these gives the name in every script that asks."""
+    sides = {None if site.condition is None else site.condition[1] for site in there}
+    if None in sides:
+        return True
+    return len(sides) == 2 if asking.condition is None else asking.condition[1] in sides
+
+
+def atom_of(condition: Condition) -> int:
+    """The atom of a condition that there is."""
+    assert condition is not None
+    return condition[0]
+
+
+def conditioned(part: Any, condition: Condition = None) -> Iterator[tuple[Any, Condition]]:
+    """Every part of a tree with what it is there under."""
+    if isinstance(part, Swap):
+        yield from conditioned(part.old, (part.atom, False))
+        yield from conditioned(part.new, (part.atom, True))
+        return
+    if isinstance(part, Only):
+        yield from conditioned(part.node, (part.atom, part.is_new))
+        return
+    if isinstance(part, ast.AST | Parameter):
+        yield part, condition
+    for piece in inside(part):
+        yield from conditioned(piece, condition)
 
 
 def sites_of(tree: Any) -> Sites:
@@ -203,6 +249,17 @@ class _Walker:
         else:
             self._give_attribute(node.attr)
 
+    def subscript(self, node: Any) -> None:
+        """An entry by a word in quotes: given where it is stored."""
+        self.visit([node.value, node.slice])
+        key, array = node.slice, _called(node.value)
+        is_word = isinstance(key, ast.Constant) and isinstance(key.value, str)
+        if array is not None and is_word:
+            there = self.sites.asked_keys
+            if isinstance(node.ctx, ast.Store):
+                there = self.sites.given_keys
+            there.append(self._site(f"{array}[{key.value!r}]"))
+
     def assignment(self, node: Any) -> None:
         """An assignment: its value is there before what it is put into."""
         self.visit(node.value)
@@ -269,6 +326,7 @@ SPECIAL: dict[type[Any], Callable[[_Walker, Any], None]] = {
     ast.ClassDef: _Walker.class_,
     ast.Name: _Walker.name,
     ast.Attribute: _Walker.attribute,
+    ast.Subscript: _Walker.subscript,
     ast.AugAssign: _Walker.changed_in_place,
     **dict.fromkeys((ast.Assign, ast.AnnAssign, ast.NamedExpr), _Walker.assignment),
     **dict.fromkeys((ast.For, ast.AsyncFor), _Walker.loop),

@@ -1,0 +1,108 @@
+"""What lets an arm take a step beyond its names and calls: gradients, optimizers, loops in parts."""
+
+from harness.split.check import Checker
+from tests.harness.split.test_flow import apart, group_of, needs
+
+NET = """\
+class Net(Module):
+    def __init__(self):
+        self.blocks = Modules([Block() for _ in range(4)])
+    def forward(self, x):
+        for block in self.blocks:
+            x, v = block(x, v, x0)
+            tell(x, v)
+            look(x, v)
+        return x
+
+net = Net()
+optimizer = Muon(net.parameters(), lr=0.02)
+optimizers = [optimizer]
+"""
+SKIPPING = """\
+class Net(Module):
+    def __init__(self):
+        self.blocks = Modules([Block() for _ in range(4)])
+        self.half = 2
+        self.skips = Parameter(ones(self.half))
+    def forward(self, x):
+        kept = []
+        for i in range(self.half):
+            x, v = self.blocks[i](x, v, x0)
+            tell(x, v)
+            look(x, v)
+            kept.append(x)
+        for i in range(self.half):
+            weighted = self.skips[i] * kept.pop()
+            x, v = self.blocks[self.half + i](x + weighted, v, x0)
+        return x
+
+net = Net()
+matrices = [p for p in net.parameters() if p.ndim == 2]
+optimizer = Muon(matrices, lr=0.02)
+optimizers = [optimizer, Adam([net.skips])]
+"""
+
+
+def test_a_loop_over_a_part_goes_with_the_loop_over_the_rest() -> None:
+    """One of them alone would leave layers without gradients, or go through them twice."""
+    parts = apart(NET, SKIPPING)
+    changed = "self.blocks → range(self.half)"
+    rest = "added: for i in range(self.half):"
+    assert group_of(parts, changed) == group_of(parts, rest)
+
+
+def test_a_parameter_needs_the_optimizer_that_no_longer_takes_all_of_them() -> None:
+    parts = apart(NET, SKIPPING)
+    assert needs(parts, "self.skips = Parameter", "net.parameters() → matrices")
+    assert not needs(parts, "net.parameters() → matrices", "self.skips = Parameter")
+
+
+def test_an_optimizer_of_a_parameter_needs_the_line_that_uses_it() -> None:
+    """Not only the line that makes it: what is used nowhere has no gradient."""
+    parts = apart(NET, SKIPPING)
+    assert needs(parts, "added: Adam([net.skips])", "added: for i in range(self.half):")
+
+
+def test_a_name_that_a_function_gives_is_not_looked_up_outside() -> None:
+    """There it is another one, which the script gives much later."""
+    end = "for i in range(9):\n    train(i)\n"
+    parts = apart(NET + end, SKIPPING + end)
+    assert needs(parts, "block(x, v, x0) → self.blocks[i](x, v, x0)", "block → i")
+    lacks = (
+        "def f(xs):\n    for x in xs:\n        g(xs[i])\n    for i in xs:\n        g(i)\n\ni = 1\n"
+    )
+    checker = Checker("i = 1\n", "i = 2\n")
+    assert "the name 'i' is asked for before 'f' gives it" in checker.problems(lacks)
+
+
+def test_what_a_call_gives_goes_with_the_only_line_that_takes_it() -> None:
+    parts = apart(
+        "def f(x):\n    x = x + g(x)\n    return x\n",
+        "def f(x):\n    x = 2 * x\n    y, z = g(x)\n    log_z(z)\n    x = x + y\n    return x\n",
+    )
+    assert group_of(parts, "added: y, z = g(x)") == group_of(parts, "added: x = x + y")
+
+
+def test_two_lines_of_one_formula_that_is_written_anew_are_one_group() -> None:
+    parts = apart(
+        "def f(A, X):\n    B = A @ X\n    X = a * X + b * B + c * A @ B\n    return X\n",
+        "def f(A, X):\n    B = b * A + c * A @ A\n    X = a * X + B @ X\n    return X\n",
+    )
+    assert len(parts.groups) == 1
+    parts = apart(
+        "def f(X):\n    rate = 0.1\n    X = g(X) * rate\n    return X\n",
+        "def f(X):\n    rate = 0.2\n    X = h(X) / rate\n    return X\n",
+    )
+    assert len(parts.groups) == 2  # a number is a change of its own
+
+
+def test_an_entry_goes_with_the_lines_that_ask_for_it() -> None:
+    old = (
+        "def step(p):\n    state = of(p)\n    if 'buffer' not in state:\n"
+        "        state['buffer'] = zeros(p)\n    add(state['buffer'], p)\n"
+    )
+    new = "def step(p):\n    state = of(p)\n    update(p)\n"
+    parts = apart(old, new)
+    asked = group_of(parts, "removed: add(state['buffer'], p)")
+    assert needs(parts, "removed: if 'buffer' not in state:", "removed: add(state['buffer'], p)")
+    assert asked in {group.name for group in parts.groups}
