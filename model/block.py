@@ -6,8 +6,10 @@ B batch, T sequence, C model_dim.
 from torch import Tensor, nn
 
 from .attention import Mask
+from .bigram import bigram_scale
 from .config import ModelConfig
 from .layers import RMSNorm
+from .layout import takes_bigram
 from .parameters import parameter
 from .precision import Dtypes
 from .stream import Stream
@@ -35,7 +37,20 @@ def fed_by(c: ModelConfig) -> int | None:
     return c.backout if c.backout_feeds_attention else None
 
 
-class Empty(nn.Module):
+class WithPairs(nn.Module):
+    """A block that adds its share of the rows of pairs of tokens to the stream, or none."""
+
+    bigram_scale: nn.Parameter | None
+    bigram_first: bool  # whether it enters the block with it, or behind attention
+
+    def with_pairs(self, x: Tensor, stream: Stream, *, entering: bool) -> Tensor:
+        """x with the share, where its place is here. entering: at the block's beginning."""
+        if self.bigram_scale is None or self.bigram_first != entering:
+            return x
+        return x + self.bigram_scale * stream.bigram
+
+
+class Empty(WithPairs):
     """A layer without attention and MLP: the stream stays as it is (record 35)."""
 
     def forward(
@@ -44,7 +59,7 @@ class Empty(nn.Module):
         """Change nothing."""
 
 
-class Block(nn.Module):
+class Block(WithPairs):
     """The stream, mixed with x0 where x0_mix is on, plus attention's branch, plus the MLP's.
 
     attn, mlp: None in a layer without it.
@@ -82,10 +97,12 @@ class Block(nn.Module):
             x = x_weight * x + x0_weight * stream.x0
         if self.residual_scale is not None:
             x = self.residual_scale * x + self.x0_scale * stream.x0
+        x = self.with_pairs(x, stream, entering=True)
         if self.attn is not None:
             read = stream.saved.get(self.fed_by, x)
             branch, own_v = self.attn(self.norm(read), rotary, mask, source)
             x = x + (branch if self.branch_scale is None else self.branch_scale * branch)
+            x = self.with_pairs(x, stream, entering=False)
             stream.values = own_v if stream.values is None else stream.values
             stream.attended = x
         if self.mlp is not None:
@@ -93,7 +110,7 @@ class Block(nn.Module):
         stream.x = x
 
 
-class SubLayers(nn.Module):
+class SubLayers(WithPairs):
     """x <- l x + p attention + m x0, then x <- l' x + p' MLP (record 73).
 
     attn, mlp: None in a layer without it. has_post: whether attention's branch has its scale p.
@@ -130,7 +147,7 @@ class SubLayers(nn.Module):
         read = stream.saved.get(self.fed_by, stream.x)
         branch, own_v = self.attn(self.norm(read), rotary, mask, source)
         stream.values = own_v if stream.values is None else stream.values
-        beside = self.x0_scale * stream.x0
+        beside = self.with_pairs(self.x0_scale * stream.x0, stream, entering=False)
         return (branch + beside, None) if self.x0_in_branch else (branch, beside)
 
     def forward(
@@ -140,6 +157,7 @@ class SubLayers(nn.Module):
 
         rotary: cosines and sines. source: what is mixed into the values, None where nothing is.
         """
+        stream.x = self.with_pairs(stream.x, stream, entering=True)
         if self.attn is not None:
             branch, beside = self.branch(stream, rotary, mask, source)
             stream.x = joined(stream.x, self.attn_residual, branch, self.attn_post, beside)
@@ -168,6 +186,7 @@ class Lanes(SubLayers):
         self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
     ) -> None:
         """Change both streams, alike."""
+        stream.x = self.with_pairs(stream.x, stream, entering=True)
         first, second = stream.x, stream.x if stream.second is None else stream.second
         if self.attn is not None:
             branch, beside = self.branch(stream, rotary, mask, source)
@@ -188,8 +207,17 @@ def make_block(
     layer: int,
     attn: nn.Module | None,
     mlp: nn.Module | None,
-) -> nn.Module:
+) -> WithPairs:
     """The block of a layer, from 0; attn, mlp: None in one without it."""
+    block = _of_form(c, dtypes, layer, attn, mlp)
+    block.bigram_scale = bigram_scale(c, dtypes) if takes_bigram(c, layer) else None
+    block.bigram_first = c.bigram_inject == "before_block"
+    return block
+
+
+def _of_form(
+    c: ModelConfig, dtypes: Dtypes, layer: int, attn: nn.Module | None, mlp: nn.Module | None
+) -> WithPairs:
     if attn is None and mlp is None:
         return Empty()
     if c.residual_form != "sub_layers":

@@ -6,6 +6,7 @@ The defaults are the plain values, those of record 2; how a toggle is declared: 
 from dataclasses import dataclass
 from typing import Literal
 
+from .bigram_config import BigramConfig
 from .ends_config import EndsConfig
 from .stream_config import StreamConfig
 from .toggle import AFFECTS as AFFECTS
@@ -15,7 +16,7 @@ from .value_config import ValueConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(StreamConfig, ValueConfig, EndsConfig):
+class ModelConfig(BigramConfig, StreamConfig, ValueConfig, EndsConfig):
     """Sizes in units of channels, rows or layers.
 
     Every width is checked before anything is allocated.
@@ -185,6 +186,17 @@ class ModelConfig(StreamConfig, ValueConfig, EndsConfig):
         requires={
             "quarters": {"model.key_offset": ON, "model.rope_pairing": ("adjacent",)},
         },
+    )
+    paired_heads: tuple[int, ...] = toggle(
+        (),
+        record="r58",
+        affects=("mask", "loss"),
+        example=(0,),
+        doc=(
+            "layers where heads n and n + N/2 share one sequence of twice the positions, in which"
+            " windows are counted; [0, 2, 5, 9] of 11 layers in record 58"
+        ),
+        requires={"*": {"model.rope_pairing": ("adjacent",), "model.attn_mask": ("document",)}},
     )
     attn_scale: float | None = toggle(
         None,

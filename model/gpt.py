@@ -13,15 +13,17 @@ from torch import Tensor, nn
 
 from .activation import ACTIVATIONS
 from .attention import KERNELS, Mask, make_mask
+from .bigram import BigramEmbedding
 from .block import make_block
 from .config import ModelConfig
 from .embeddings import VALUE_TABLES, Embedding
 from .exclusive import EXCLUDE
 from .gates import Gate, Smear
 from .layers import Linear, RMSNorm
-from .layout import attention_free, skip_sources, table_of_layer
+from .layout import attention_free, layer_kinds, skip_sources, table_of_layer
 from .loss import chunked_cross_entropy
 from .mask import document_ids
+from .paired import by_parity, from_slots, in_slots
 from .parameters import initialize, parameter
 from .precision import BF16, FP32, PLAIN, Dtypes
 from .rotary import ROTATIONS, UNTURNED, Rotary, offset_keys
@@ -60,7 +62,7 @@ def make_rotary(c: ModelConfig, dtypes: Dtypes, *, seq_len: int) -> Rotary:
         pairs=c.rope_pairs,
         freq_dtype=STORAGE[c.rope_freq_dtype] if dtypes.rounds else FP32,
         table_dtype=STORAGE[c.rope_table_dtype] if dtypes.rounds else FP32,
-        seq_len=seq_len,
+        seq_len=2 * seq_len if c.paired_heads else seq_len,
         as_buffers=c.rope_buffers,
     )
 
@@ -81,7 +83,9 @@ class Attention(nn.Module):
         self.out = linear("out", init=c.proj_init)
         self.norm_first = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "before_rope" else None
         self.norm_last = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "after_rope" else None
-        self.rotate = ROTATIONS[c.rope_pairing][c.rope_math]
+        self.rotate, self.paired = ROTATIONS[c.rope_pairing][c.rope_math], layer in c.paired_heads
+        if self.paired:
+            self.rotate = by_parity(self.rotate)
         offset_by = "halves" if c.key_offset_channels == "quarters" else c.rope_pairing
         self.unturned = UNTURNED[offset_by] if layer in c.key_offset else None
         self.kernel, self.scale = KERNELS[c.attn_kernel], c.attn_scale
@@ -97,7 +101,8 @@ class Attention(nn.Module):
         self.value_gate = None
         if has_table and c.value_mix in GATE_INPUTS:
             self.value_gate = Gate(n_heads, dtypes)
-            self.gate_input = GATE_INPUTS[c.value_mix]
+            read = "gate" if self.paired and c.value_mix == "gate_mixed" else c.value_mix
+            self.gate_input = GATE_INPUTS[read]
         self.mix: ValueMix | None = None
         self.value_mix: Any = 0.5  # a number, or a parameter
         self.first_scales_weights = c.attn_lambda == "weights"
@@ -141,7 +146,11 @@ class Attention(nn.Module):
         if self.norm_last is not None:
             q, k = self.norm_last(q), self.norm_last(k)
         q, k, v = (z.transpose(1, 2).to(own_v.dtype) for z in (q, k, v))
-        y_BTNH = self.kernel(q, k, v, mask, self.scale).transpose(1, 2)
+        if self.paired:
+            y = from_slots(self.kernel(in_slots(q), in_slots(k), in_slots(v), mask, self.scale))
+        else:
+            y = self.kernel(q, k, v, mask, self.scale)
+        y_BTNH = y.transpose(1, 2)
         if self.xsa_alpha is not None:
             y_BTNH = self.exclude(y_BTNH, v.transpose(1, 2), self.xsa_alpha)
         if self.head_gate is not None:
@@ -174,6 +183,7 @@ class GPT(nn.Module):
             self.skip_share = torch.sigmoid if is_share else None
         self.embed = Embedding(rows, c.d_model, role="embed", init=c.embed_init, dtype=dtypes.table)
         self.smear = Smear(dtypes) if c.smear else None
+        self.bigram = BigramEmbedding(c, dtypes) if c.bigram_hash is not None else None
         self.embed_norm = RMSNorm(c.norm_eps, None) if c.post_embed_norm else None
         self.value_embeds = None
         if c.value_embed is not None:
@@ -203,23 +213,24 @@ class GPT(nn.Module):
 
         self.first_values = c.value_residual is not None
         self.softcap, self.loss_rows = softcap_of(c.logit_softcap, c.d_model), c.loss_rows
-        self.long_layers = frozenset(c.attn_window_layers or range(c.n_layer))
+        self.kinds = layer_kinds(c)
         self.mask_args = None
         if c.attn_mask == "document":
             self.mask_args = (c.attn_kernel, c.attn_window, c.block_mask)
         self.matmul_dtype = dtypes.matmul
 
-    def mask(self, ids_BT: Tensor, window: Tensor | None) -> Mask:
-        """The mask of the layers with this window: None where the kernel is causal by itself.
+    def mask(self, ids_BT: Tensor, window: Tensor | None, slots: int = 1) -> Mask:
+        """The mask of the layers of a kind: None where the kernel is causal by itself.
 
-        Document masks take one row, B = 1.
+        Document masks take one row, B = 1. slots: of a position.
         """
         if self.mask_args is None:
             return None
         kernel, kind, builder = self.mask_args
+        doc_T = document_ids(ids_BT[0], self.separator)
         return make_mask(
             kernel,
-            document_ids(ids_BT[0], self.separator),
+            doc_T if slots == 1 else doc_T.repeat_interleave(slots),
             window,
             kind,
             builder,
@@ -227,16 +238,20 @@ class GPT(nn.Module):
         )
 
     def masks(self, ids_BT: Tensor, window: Tensor | None) -> list[Mask]:
-        """Every layer's mask; layers with the same window share one.
+        """Every layer's mask; layers of one kind share one.
 
         window: of the long layers, and where there are short ones (2,), of both; (3,): of the last
         layer, too.
         """
-        if window is None or window.ndim == 0:
-            return [self.mask(ids_BT, window)] * len(self.blocks)
-        long, short, *last = (self.mask(ids_BT, size) for size in window.unbind())
-        masks = [long if i in self.long_layers else short for i in range(len(self.blocks))]
-        return [*masks[:-1], *last] if last else masks
+        sizes = [window] if window is None or window.ndim == 0 else window.unbind()
+        kinds = [(kind.slots, int(kind.is_short)) for kind in self.kinds]
+        if len(sizes) > 2:
+            kinds[-1] = (self.kinds[-1].slots, 2)
+        made: dict[tuple[int, int], Mask] = {}
+        for slots, size in kinds:
+            if (slots, size) not in made:
+                made[slots, size] = self.mask(ids_BT, sizes[size], slots)
+        return [made[kind] for kind in kinds]
 
     def stream(self, ids_BT: Tensor, window: Tensor | None = None) -> Tensor:
         """Token ids (B, T) to what the head sees (B, T, C).
@@ -248,8 +263,12 @@ class GPT(nn.Module):
             x = self.smear(x)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
-        stream, half = Stream(x), len(self.blocks) // 2
-        rotary, masks = self.rotary(ids_BT.shape[1]), self.masks(ids_BT, window)
+        stream, T, half = Stream(x), ids_BT.shape[1], len(self.blocks) // 2
+        if self.bigram is not None:
+            self.bigram(stream, ids_BT)
+        masks = self.masks(ids_BT, window)
+        tables = {slots: self.rotary(slots * T) for slots in {kind.slots for kind in self.kinds}}
+        rotary = [tables[kind.slots] for kind in self.kinds]
         sources = (
             self.value_embeds(ids_BT)
             if self.value_embeds is not None
@@ -264,7 +283,8 @@ class GPT(nn.Module):
                 stream.x = stream.x + weight * stream.saved[self.skip_sources[i - half]]
             if self.skip is not None and i == self.skip.into:
                 self.skip(stream)
-            block(stream, rotary, masks[i], stream.values if self.first_values else sources[i])
+            source = stream.values if self.first_values else sources[i]
+            block(stream, rotary[i], masks[i], source)
             if i in self.saved_layers:
                 stream.saved[i] = stream.attended if i == self.left_early else stream.x
         if stream.second is not None:
@@ -308,5 +328,7 @@ class GPT(nn.Module):
                 module.dtype = dtype
 
     def initialize(self, seed: int) -> None:
-        """Draw every parameter by (seed, name)."""
+        """Draw every parameter by (seed, name), and the signs of the pairs of tokens."""
         initialize(self, seed)
+        if self.bigram is not None:
+            self.bigram.draw_signs("bigram.sign", seed)

@@ -4,6 +4,7 @@ Which layers have no attention, and which value table serves which layer.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from .config import ModelConfig
 
@@ -27,6 +28,22 @@ TABLE_PATTERNS: dict[str, Callable[[int, int], int | None]] = {
 }
 
 
+class LayerKind(NamedTuple):
+    """Layers that share a mask and the tables of their rotation.
+
+    is_short: by its window. slots: of a position in the sequences that heads attend in.
+    """
+
+    is_short: bool
+    slots: int
+
+
+def layer_kinds(c: ModelConfig) -> list[LayerKind]:
+    """Every layer's."""
+    long = c.attn_window_layers or range(c.n_layer)
+    return [LayerKind(i not in long, 2 if i in c.paired_heads else 1) for i in range(c.n_layer)]
+
+
 def attention_free(c: ModelConfig) -> frozenset[int]:
     """Layers without attention; "after_middle" is record 17's layer 7 of 12."""
     if c.attn_free_layers == "after_middle":
@@ -46,6 +63,15 @@ def skip_sources(c: ModelConfig) -> list[int]:
     without.
     """
     return [i for i in reversed(range(c.n_layer // 2)) if i not in empty_layers(c)]
+
+
+def takes_bigram(c: ModelConfig, layer: int) -> bool:
+    """Whether a layer adds rows of pairs of tokens; behind attention the first one has them."""
+    if c.bigram_hash is None or layer in empty_layers(c):
+        return False
+    if c.bigram_inject == "before_block":
+        return True
+    return layer > 0 and layer not in attention_free(c)
 
 
 def table_of_layer(c: ModelConfig) -> tuple[int | None, ...]:

@@ -2,9 +2,9 @@
 
 They are drawn by (seed, name) so that no toggle moves another's.
 
-Roles: embed, head, hidden, scalar, value_embed. A hidden or scalar one may say which part of its
-role it is: a block's matrix, a gate, a scale of the stream. Optimizers find a parameter's settings
-by them (optim/roles.py).
+Roles: embed, head, hidden, scalar, value_embed. One of them may say which part of its role it is:
+the table of pairs, a block's matrix, a gate, a scale of the stream. Optimizers find a parameter's
+settings by them (optim/roles.py).
 """
 
 import hashlib
@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 ROLES = ("embed", "head", "hidden", "scalar", "value_embed")
 PARTS = {
+    "embed": ("bigram",),
     "hidden": ("qkv", "q", "k", "v", "out", "up", "down", "gate", "smear_gate", "skip_gate"),
-    "scalar": ("residual", "x0", "post", "skip", "xsa"),
+    "scalar": ("residual", "x0", "post", "skip", "xsa", "bigram_scale"),
 }
 NORMAL = {"normal": 1.0, "normal_0.01": 0.01}  # initial values: their standard deviation
 # the same times shape[-1]^1/2: half the width of uniform ones, of standard deviation 3^-1/2, 1/2, 1
@@ -47,14 +48,18 @@ def parameter(
     return p
 
 
+def generator_of(name: str, seed: int) -> torch.Generator:
+    """What `name` is drawn from, whatever else is there."""
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8]) >> 1)
+
+
 def initial_values(name: str, p: nn.Parameter, seed: int) -> Tensor:
     """Initial values of parameter `name`.
 
     fp32 on the CPU, from a generator of its own, rounded to its init dtype.
     """
-    generator = torch.Generator().manual_seed(
-        int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8]) >> 1
-    )
+    generator = generator_of(name, seed)
     init = p.init  # type: ignore[attr-defined]
     if init in NORMAL:
         values = NORMAL[init] * torch.randn(p.shape, generator=generator)

@@ -11,7 +11,8 @@ class Stream:
 
     x: the stream now; second: the other one, where there are two lanes. x0: as it entered the first
     block. saved: after a layer, by the layer's number, for components that read it later.
-    attended: after the last attention. values: the first attention's own (B, T, N, H).
+    attended: after the last attention. values: the first attention's own (B, T, N, H). bigram: rows
+    of pairs of tokens (B, T, C), where the network has them.
     """
 
     def __init__(self, x_BTC: Tensor) -> None:
@@ -20,3 +21,4 @@ class Stream:
         self.saved: dict[int | None, Tensor] = {}
         self.attended = x_BTC
         self.values: Tensor | None = None
+        self.bigram: Tensor

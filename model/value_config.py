@@ -5,6 +5,8 @@ from typing import Literal
 
 from .toggle import ON, toggle
 
+GATED = ("gate", "gate_mixed", "gate_mixed_all")  # values of value_mix
+
 
 @dataclass(frozen=True, kw_only=True)
 class ValueConfig:
@@ -28,17 +30,28 @@ class ValueConfig:
             " (012...012), or a list"
         ),
     )
-    value_mix: Literal["lerp", "pair", "add", "gate", "gate_mixed"] = toggle(
+    value_mix: Literal["lerp", "pair", "add", "gate", "gate_mixed", "gate_mixed_all"] = toggle(
         "lerp",
         record="r14",
         affects=("parameters", "groups", "loss"),
-        choices={"lerp": "r14", "pair": "r15", "add": "r48", "gate": "r55", "gate_mixed": "r70"},
+        choices={
+            "lerp": "r14",
+            "pair": "r15",
+            "add": "r48",
+            "gate": "r55",
+            "gate_mixed": "r70",
+            "gate_mixed_all": "r85",
+        },
         doc=(
             "v <- (1-l) v + l ve, or a v + b ve (a scales v in layers without a table too),"
             " init 0.5; or v + ve; or v + g ve, g = 2 sigma(W z) for each head, W init 0, z 12"
-            " channels of the normed stream (gate), or six of it and six of ve (gate_mixed)"
+            " channels of the normed stream (gate), or six of it and six of ve (gate_mixed: but in"
+            " layers with paired heads; gate_mixed_all: there, too)"
         ),
-        requires={"*": {"model.value_embed": ON}},
+        requires={
+            "*": {"model.value_embed": ON},
+            "gate_mixed_all": {"model.paired_heads": ON},
+        },
     )
     xsa: tuple[int, ...] = toggle(
         (),

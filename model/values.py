@@ -43,4 +43,5 @@ def of_both(x_BTC: Tensor, source_BTC: Tensor) -> Tensor:
 GATE_INPUTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "gate": lambda x_BTC, source_BTC: x_BTC,
     "gate_mixed": of_both,
+    "gate_mixed_all": of_both,
 }

@@ -117,6 +117,13 @@ ROWS: Mapping[str, RoleRow] = {
         choices={"beta1": {0.75: "r57"}, "weight_decay": {0.025: "r55"}},
         requires={"model.value_embed": "not null"},
     ),
+    "bigram": RoleRow(
+        doc="the table of pairs of tokens",
+        record="r62",
+        like="value_embed",
+        choices={"lr": {0.6: "r62"}, "beta1": {0.75: "r62"}, "weight_decay": {0.025: "r62"}},
+        requires={"model.bigram_hash": "not null"},
+    ),
     "head": RoleRow(
         doc="the head",
         record="r08",
@@ -164,6 +171,13 @@ ROWS: Mapping[str, RoleRow] = {
         choices={"lr": {0.008: "r82"}, "beta1": {0.9: "r82"}},
         requires={"model.xsa": "not null"},
     ),
+    "bigram_scale": RoleRow(
+        doc="the blocks' factors on the rows of pairs",
+        record="r73",
+        like="scalar",
+        choices={"lr": {0.008: "r73"}, "beta1": {0.9: "r73"}, "beta2": {0.95: "r73"}},
+        requires={"model.bigram_hash": "not null"},
+    ),
     "gate": RoleRow(
         doc="the gates of attention and of the values",
         record="r56",
@@ -205,11 +219,13 @@ ROWS: Mapping[str, RoleRow] = {
 }
 # part of a role, as the network's parameters name it -> its row; a role without parts is a row
 ROW_OF_PART = {
+    "bigram": "bigram",
     "residual": "residual",
     "x0": "x0",
     "post": "post",
     "skip": "skip",
     "xsa": "xsa",
+    "bigram_scale": "bigram_scale",
     "gate": "gate",
     "smear_gate": "smear_gate",
     "skip_gate": "skip_gate",

@@ -4,10 +4,11 @@ import re
 from collections.abc import Mapping
 
 from harness.bench.unit import Unit
+from harness.bench.units_bigram import BIGRAM_UNITS, OTHER_BIGRAMS
 from harness.bench.units_cadence import CADENCE_UNITS
 from harness.bench.units_data import DATA_UNITS
 from harness.bench.units_loss import LOSS_UNITS
-from harness.bench.units_model import MODEL_UNITS
+from harness.bench.units_model import MODEL_UNITS, OTHER_ATTENTION
 from harness.bench.units_networks import NETWORK_UNITS, network_unit
 from harness.bench.units_optim import OPTIM_UNITS
 from harness.bench.units_schedule import SCHEDULE_UNITS
@@ -17,10 +18,14 @@ UNITS: Mapping[str, Unit] = {
     **CADENCE_UNITS,
     **MODEL_UNITS,
     **NETWORK_UNITS,
+    **BIGRAM_UNITS,
     **LOSS_UNITS,
     **DATA_UNITS,
     **SCHEDULE_UNITS,
 }
+# units whose numbers are not among ours, by the rule of their record
+OTHERS: Mapping[str, Unit] = {**OTHER_BIGRAMS, **OTHER_ATTENTION}
+RULES = {**UNITS, **OTHERS}
 RECORD = re.compile(r"_r(\d+)(?:_|$)")
 
 
@@ -35,13 +40,13 @@ def unit_of(name: str) -> Unit | None:
     A record that has none of its own goes by the rule of the one before it: normuon_r45 by that of
     normuon_r43; other endings tell other inputs: adam_records_wide. A network goes by its preset.
     """
-    if name in UNITS:
-        return UNITS[name]
+    if name in RULES:
+        return RULES[name]
     if network := network_unit(name):
         return network
     rule, record = _rule_and_record(name)
-    before = {_rule_and_record(key)[1]: key for key in UNITS if _rule_and_record(key)[0] == rule}
+    before = {_rule_and_record(key)[1]: key for key in RULES if _rule_and_record(key)[0] == rule}
     if earlier := [number for number in before if number <= record]:
-        return UNITS[before[max(earlier)]]
-    starts = [key for key in UNITS if name.startswith(f"{key}_")]
-    return UNITS[max(starts, key=len)] if starts else None
+        return RULES[before[max(earlier)]]
+    starts = [key for key in RULES if name.startswith(f"{key}_")]
+    return RULES[max(starts, key=len)] if starts else None

@@ -18,6 +18,7 @@ from harness.model.config import ModelConfig
 from harness.model.gates import Smear
 from harness.model.gpt import Attention, make_rotary
 from harness.model.layers import RMSNorm
+from harness.model.layout import layer_kinds
 from harness.model.loss import chunked_cross_entropy
 from harness.model.mask import COUNTED, dense_mask
 from harness.model.precision import FP32, PLAIN
@@ -157,12 +158,15 @@ RECORDS = ModelConfig(  # what the attention of all these records has in common
 )
 
 
-def seen(arrays: Arrays, T: int) -> Tensor:
-    """(T, T): whether a query sees a key, as it is told, or by documents and positions back."""
+def seen(arrays: Arrays, T: int, slots: int) -> Tensor:
+    """(T, T): whether a query sees a key, as it is told, or by documents and positions back.
+
+    T: of the sequence that heads attend in, with so many slots of a position.
+    """
     if "mask/packed" in arrays:
         return torch.tensor(np.unpackbits(arrays["mask/packed"], axis=1, count=T)).bool()
     t_T = np.arange(T)
-    document_T = np.searchsorted(arrays["h/docs"], t_T, side="right")
+    document_T = np.searchsorted(arrays["h/docs"], t_T // slots, side="right")
     same_TT = document_T[:, None] == document_T
     back_TT = t_T[:, None] - t_T
     return torch.tensor(same_TT & (back_TT >= 0) & (back_TT <= arrays["h/window_back"]))
@@ -205,8 +209,10 @@ def attention(arrays: Arrays, *, case: str = "", **fields: Any) -> Pairs:
     if has_table:
         leaves["ve"] = leaf(arrays["in/ve"])
         source = leaves["ve"][None]
-    mask = torch.zeros(T, T).masked_fill_(~seen(arrays, T), -torch.inf)
-    y, _ = layer(x[None], make_rotary(config, PLAIN, seq_len=T)(T), mask, source)
+    slots = layer_kinds(config)[0].slots
+    S = slots * T
+    mask = torch.zeros(S, S).masked_fill_(~seen(arrays, S, slots), -torch.inf)
+    y, _ = layer(x[None], make_rotary(config, PLAIN, seq_len=T)(S), mask, source)
     yield from compared(arrays, case, y[0], leaves)
 
 
@@ -251,6 +257,10 @@ PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
     "attn_lambda_r48": in_out,
     "key_offset_r49": partial(in_out, key_offset=(0,)),
     "key_offset_r62": partial(in_out, key_offset=(0,), rope_pairing="adjacent"),
+    "paired_heads": partial(in_out, rope_pairing="adjacent", paired_heads=(0,)),
+    "paired_heads_value": partial(
+        in_out, value_mix="gate", rope_pairing="adjacent", paired_heads=(0,)
+    ),
     "xsa_r82": partial(in_out, value_mix="gate_mixed", rope_pairing="adjacent", xsa=(0,)),
     "xsa_r86": xsa_r86,
     "value_gate_r55": partial(in_out, value_mix="gate"),
@@ -259,4 +269,9 @@ PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
 MODEL_UNITS: Mapping[str, Unit] = {
     "window_long_short": Unit(pairs=window_long_short, bound=0.0),
     **{name: Unit(pairs=pairs, bound=BOUND, relative=True) for name, pairs in PAIRS.items()},
+}
+# record 85's gate of the value row reads the row in paired layers, too
+MIXED = partial(in_out, value_mix="gate_mixed_all", rope_pairing="adjacent", paired_heads=(0,))
+OTHER_ATTENTION: Mapping[str, Unit] = {
+    "paired_heads_value_r85": Unit(pairs=MIXED, bound=BOUND, relative=True)
 }

@@ -21,6 +21,7 @@ from harness.config.validate_schedule import (
 )
 from harness.errors import UserError
 from harness.model.layout import GATE_CHANNELS, attention_free, table_of_layer
+from harness.model.value_config import GATED
 from harness.optim.roles import ROWS
 
 MAX_PARAMETERS = 10**11  # beyond this a configuration is a typing error
@@ -41,6 +42,12 @@ def refused_heads(c: RunConfig) -> Iterator[str]:
             f"model.head_dim={m.head_dim} must be a multiple of {pairs} "
             f"for model.rope_pairs={m.rope_pairs}: round it up"
         )
+    n_heads = m.d_model // m.head_dim
+    if m.paired_heads and n_heads % 2:
+        yield (
+            f"model.paired_heads takes heads by two, but model.d_model={m.d_model} and "
+            f"model.head_dim={m.head_dim} make {n_heads}: make it even"
+        )
 
 
 def refused_gates(c: RunConfig) -> Iterator[str]:
@@ -49,7 +56,7 @@ def refused_gates(c: RunConfig) -> Iterator[str]:
         "attn_gate": m.attn_gate is not None,
         "smear": m.smear,
         "skip_gate": m.skip_gate,
-        "value_mix": m.value_mix in ("gate", "gate_mixed"),
+        "value_mix": m.value_mix in GATED,
     }
     for field, is_gated in gated.items():
         if is_gated and m.d_model < GATE_CHANNELS:
@@ -94,13 +101,29 @@ def refused_layer_lists(c: RunConfig) -> Iterator[str]:
                 "layers of model.n_layer: count from 0"
             )
     with_attention = set(range(m.n_layer)) - attention_free(m)
-    for field, layers in {"key_offset": m.key_offset, "xsa": m.xsa}.items():
+    unpaired = {"key_offset": m.key_offset, "xsa": m.xsa}
+    for field, layers in {**unpaired, "paired_heads": m.paired_heads}.items():
         outside = sorted(set(layers) - with_attention)
         if outside:
             yield (
                 f"model.{field} lists layer {outside[0]}, which is none of the {m.n_layer} of "
                 "model.n_layer with attention: take it out"
             )
+    for field, layers in unpaired.items():
+        for layer in sorted(set(layers) & set(m.paired_heads)):
+            yield (
+                f"model.{field} and model.paired_heads both list layer {layer}: take it out of "
+                "one of them"
+            )
+
+
+def refused_pairs(c: RunConfig) -> Iterator[str]:
+    m = c.model
+    if m.bigram_width is not None and m.bigram_width > m.d_model:
+        yield (
+            f"model.bigram_width={m.bigram_width} is more than model.d_model={m.d_model}: "
+            "narrow it, or leave it at null"
+        )
 
 
 def refused_sources(c: RunConfig) -> Iterator[str]:
@@ -209,7 +232,7 @@ def refused_head_pairs(c: RunConfig) -> Iterator[str]:
 def refused_rows(c: RunConfig) -> Iterator[str]:
     m = c.model
     present = {
-        "gate": m.attn_gate is not None or m.value_mix in ("gate", "gate_mixed"),
+        "gate": m.attn_gate is not None or m.value_mix in GATED,
         "skip": m.unet_skip or bool(m.skip_layers),
     }
     for row, is_there in present.items():
@@ -240,7 +263,8 @@ def refused_eager_scores(c: RunConfig) -> Iterator[str]:
         return
     n_heads = c.model.d_model // c.model.head_dim
     longest = longest_sequence(c)
-    scores = n_heads * longest**2
+    slots = 2 if c.model.paired_heads else 1  # half the heads, each on twice the positions
+    scores = slots * n_heads * longest**2
     if scores > MAX_EAGER_SCORES:
         yield (
             "system.compile=off with model.attn_kernel=flex would hold, of sequences of "
@@ -258,6 +282,12 @@ def refused_totals(c: RunConfig) -> Iterator[str]:
             f"model.n_layer={m.n_layer} x model.d_model={m.d_model} makes about "
             f"{in_blocks:.1e} parameters: choose a smaller model"
         )
+    of_pairs = (m.bigram_hash or 0) * m.d_model
+    if of_pairs > MAX_PARAMETERS:
+        yield (
+            f"model.bigram_hash={m.bigram_hash} rows of model.d_model={m.d_model} make about "
+            f"{of_pairs:.1e} parameters: choose a smaller table"
+        )
     round_tokens = d.ranks * d.micro_tokens
     if round_tokens > MAX_ROUND_TOKENS:
         yield (
@@ -272,6 +302,7 @@ SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_gates,
     refused_layers,
     refused_layer_lists,
+    refused_pairs,
     refused_sources,
     refused_value_tables,
     refused_portions,

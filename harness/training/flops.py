@@ -22,7 +22,8 @@ import numpy as np
 from harness.config.run import BLOCK, RunConfig
 from harness.config.schedule import growth_at, tokens_trained, windows_at
 from harness.model.config import ModelConfig
-from harness.model.layout import GATE_CHANNELS, attention_free, table_of_layer
+from harness.model.layout import GATE_CHANNELS, attention_free, layer_kinds, table_of_layer
+from harness.model.value_config import GATED
 
 # window kind -> (query positions, window in the kind's unit) -> first key seen
 FIRST_KEY: dict[str | None, Callable[[Any, int], Any]] = {
@@ -71,15 +72,16 @@ def keys_seen(config: RunConfig, updates: range) -> float:
     m, s = config.model, config.schedule
     if not (s.window_warmup or s.windows or s.batch_growth):
         updates = updates[:1]  # all are alike
-    with_attention = set(range(m.n_layer)) - attention_free(m)
-    n_long = len(with_attention & set(m.attn_window_layers or with_attention))
-    n_layers = n_long, len(with_attention) - n_long
+    free = attention_free(m)
+    layers = Counter(kind for i, kind in enumerate(layer_kinds(m)) if i not in free)
     seen = tokens = 0.0
     kinds = Counter((windows_at(config, i) or (0,), growth_at(config, i)) for i in updates)
     for (windows, growth), n_updates in kinds.items():
         T = growth * config.data.seq_len
-        for window, n in zip(windows, n_layers):
-            seen += n_updates * growth * n * mean_keys(T, m.attn_window, window)
+        for kind, n in layers.items():
+            # paired: half the heads with twice the queries, as many keys as one query sees
+            keys = mean_keys(kind.slots * T, m.attn_window, windows[kind.is_short])
+            seen += n_updates * growth * n * keys
         tokens += n_updates * growth
     return seen / tokens
 
@@ -89,7 +91,7 @@ def gate_shapes(m: ModelConfig) -> list[tuple[int, int]]:
     n_gates = 0  # of all heads of a layer
     if m.attn_gate is not None:
         n_gates += m.n_layer - len(attention_free(m))
-    if m.value_mix in ("gate", "gate_mixed"):
+    if m.value_mix in GATED:
         n_gates += m.n_layer - table_of_layer(m).count(None)
     single = [(1, GATE_CHANNELS)] * (m.smear + m.skip_gate)
     return [(m.d_model // m.head_dim, GATE_CHANNELS)] * n_gates + single

@@ -38,6 +38,7 @@ WRONG = {  # unit: an array of its outcome
     "scalar_freeze": "param",
     "retie_untie": "embed",
     "smear": "grad/gate",
+    "bigram": "hash/small",
     "backout": "grad/saved",
     "skip_gate": "gated/grad/gate",
     "logit_cap": "r54/grad",
@@ -47,6 +48,8 @@ WRONG = {  # unit: an array of its outcome
     "attn_lambda_r48": "grad/lambdas",
     "key_offset_r49": "grad/qkv",
     "key_offset_r62": "grad/x",
+    "paired_heads": "grad/qkv",
+    "paired_heads_value": "grad/ve",
     "xsa_r82": "grad/alpha",
     "xsa_r86": "grad/gate",
     "value_gate_r55": "grad/value_gate",
@@ -107,6 +110,11 @@ def test_other_records_and_inputs_go_by_the_rule_before_them(
     assert unit_of("normuon_r45") is UNITS["normuon_r43_cautious"]
     assert unit_of("normuon_r99_wide") is UNITS["normuon_r48"]
     assert unit_of("adam_records_wide") is UNITS["adam_records"]
+    assert unit_of("bigram_r67") is unit_of("bigram_r69") is unit_of("bigram_r83_wide")
+    assert unit_of("bigram_r68") is unit_of("bigram_r73") is not unit_of("bigram")
+    assert unit_of("paired_heads_value_r70") is UNITS["paired_heads_value"]
+    assert unit_of("paired_heads_value_r85") is unit_of("paired_heads_value_r89")
+    assert unit_of("paired_heads_r62") is UNITS["paired_heads"]
     assert unit_of("normuon_r20") is unit_of("nothing") is None
     shutil.copy(FOLDER / "adam_records.npz", tmp_path / "nothing.npz")
     with pytest.raises(SystemExit) as ended:

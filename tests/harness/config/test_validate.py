@@ -23,6 +23,7 @@ DOCUMENTS = {
     "data.seq_len": 1024,
     "data.micro_tokens": 1024,
 }
+PAIRED = {**DOCUMENTS, "model.rope_pairing": "adjacent", "model.paired_heads": (3,)}
 OFFSET = {"model.qk_norm": "before_rope", "model.rope_pairs": "half"}
 MUON = {"optim.matrix_optimizer": "muon"}
 
@@ -73,6 +74,25 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({**OFFSET, "model.key_offset": (12,)}, ["model.key_offset", "layer 12", "take it out"]),
     ({**OFFSET, "model.key_offset": (0, 7), "model.attn_free_layers": (7,)}, ["model.key_offset", "layer 7", "take it out"]),
     ({**OFFSET, "model.key_offset": (3,), "model.qk_norm": "after_rope"}, ["model.key_offset=[3]", "model.qk_norm", "before_rope"]),
+    ({"model.bigram_width": 24}, ["model.bigram_width=24", "model.bigram_hash", "switched on"]),
+    ({"model.bigram_sign": 16}, ["model.bigram_sign=16", "model.bigram_hash", "switched on"]),
+    ({"model.bigram_hash": 97, "model.bigram_width": 769}, ["model.bigram_width=769", "model.d_model=768", "narrow it"]),
+    ({"model.bigram_hash": 97, "model.bigram_in_x0": True, "model.x0_mix": True}, ["model.bigram_in_x0=true", "model.bigram_inject", "after_attention"]),
+    ({"model.bigram_hash": 97, "model.bigram_in_x0": True, "model.bigram_inject": "after_attention"}, ["model.bigram_in_x0=true", "model.x0_mix"]),
+    ({"model.bigram_hash": 2**31 - 1, "model.d_model": 768}, ["model.bigram_hash=2147483647", "parameters", "smaller"]),
+    ({"optim.bigram_lr": 0.6}, ["optim.bigram_lr", "model.bigram_hash", "switched on"]),
+    ({"optim.bigram_scale_lr": 0.008}, ["optim.bigram_scale_lr", "model.bigram_hash", "switched on"]),
+    ({**PAIRED, "model.attn_mask": "causal", "model.attn_kernel": "cudnn"}, ["model.paired_heads=[3]", "model.attn_mask", "document"]),
+    ({**PAIRED, "model.attn_kernel": "sdpa"}, ["model.attn_mask=document", "model.attn_kernel", "flex or dense", "sdpa"]),
+    ({**PAIRED, "model.rope_pairing": "halves"}, ["model.paired_heads=[3]", "model.rope_pairing", "adjacent"]),
+    ({**PAIRED, "model.d_model": 192}, ["model.paired_heads", "model.d_model=192", "make 3", "even"]),
+    ({**PAIRED, "model.paired_heads": (0, 12)}, ["model.paired_heads", "layer 12", "take it out"]),
+    ({**PAIRED, "model.attn_free_layers": (3,)}, ["model.paired_heads", "layer 3", "take it out"]),
+    ({**PAIRED, **OFFSET, "model.key_offset": (2, 3)}, ["model.key_offset", "model.paired_heads", "layer 3", "out of one"]),
+    ({**PAIRED, "model.xsa": (3, 4)}, ["model.xsa", "model.paired_heads", "layer 3", "out of one"]),
+    ({"model.value_mix": "gate_mixed_all", "model.value_embed": "each"}, ["model.value_mix=gate_mixed_all", "model.paired_heads"]),
+    ({**PAIRED, "model.attn_kernel": "flex", "system.compile": "off", "data.seq_len": 16384, "data.micro_tokens": 16384,
+      "data.batch_tokens": 131072, "data.val_tokens": 131072}, ["16384 tokens", "24 GiB", "compile at auto"]),
     ({"model.xsa": (-1,)}, ["model.xsa", "layer -1", "take it out"]),
     ({"model.xsa_form": "ratio"}, ["model.xsa_form=ratio", "model.xsa", "switched on"]),
     ({"model.skip_layers": (7, 4)}, ["model.skip_layers=[7, 4]", "the earlier one first"]),

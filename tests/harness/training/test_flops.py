@@ -10,9 +10,9 @@ from harness.config.run import with_fields
 from harness.model.mask import dense_mask
 from harness.model.tokens import Tokens
 from harness.training.core import Core
-from harness.training.flops import flops_per_token, mean_keys
+from harness.training.flops import flops_per_token, keys_seen, mean_keys
 from harness.training.utilisation import matrix_rate, mfu
-from tests.small_presets import small
+from tests.small_presets import TOKENS, small
 
 VOCAB = 257
 PRODUCTS = {torch.ops.aten.mm, torch.ops.aten.bmm, torch.ops.aten.baddbmm, torch.ops.aten.addmm}
@@ -68,6 +68,26 @@ def test_the_keys_of_a_query_are_those_of_the_mask(kind: str | None, window: int
     T = 512
     mask = dense_mask(0, T, torch.zeros(T, dtype=torch.int32), torch.tensor(window), kind)
     assert mean_keys(T, kind, window) == mask.sum().item() / T
+
+
+@pytest.mark.parametrize("kind", ["token", "block", "counted", "inclusive"])
+def test_the_keys_of_all_layers_are_those_of_their_masks(kind: str) -> None:
+    """Long and short layers, paired ones too: in these a token has as many queries as heads, too."""
+    fields = {"attn_window": kind, "attn_window_layers": (1, 3), "paired_heads": (0, 3)}
+    beside = {"rope_pairing": "adjacent", "block_mask": "traced"}
+    beside |= {"schedule__window_warmup": None, "schedule__window_tokens": 256}
+    config = small("r18", "fp32", **fields, **beside)
+    core = Core(config, TOKENS, seed=0)
+    masks = core.model.masks(
+        torch.zeros(1, config.data.seq_len, dtype=torch.int64), core.set_step(0)
+    )
+    seen = [
+        (mask == 0).sum().item() / len(mask)
+        for mask, block in zip(masks, core.model.blocks, strict=True)
+        if block.attn is not None
+    ]
+    assert len(set(seen)) >= 3
+    assert keys_seen(config, range(1)) == pytest.approx(sum(seen), rel=1e-12)
 
 
 def test_a_window_that_grows_is_averaged_over_the_updates() -> None:
