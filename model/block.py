@@ -10,6 +10,7 @@ from .config import ModelConfig
 from .layers import RMSNorm
 from .parameters import parameter
 from .precision import Dtypes
+from .rotary import Turns
 from .stream import Stream
 
 
@@ -38,9 +39,7 @@ def fed_by(c: ModelConfig) -> int | None:
 class Empty(nn.Module):
     """A layer without attention and MLP: the stream stays as it is (record 35)."""
 
-    def forward(
-        self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
-    ) -> None:
+    def forward(self, stream: Stream, rotary: Turns, mask: Mask, source: Tensor | None) -> None:
         """Change nothing."""
 
 
@@ -69,12 +68,10 @@ class Block(nn.Module):
             (2 * c.n_layer) ** -0.5 if c.attn_branch_scale == "inv_sqrt_2l" else None
         )
 
-    def forward(
-        self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
-    ) -> None:
+    def forward(self, stream: Stream, rotary: Turns, mask: Mask, source: Tensor | None) -> None:
         """Change the stream.
 
-        rotary: cosines and sines. source: what is mixed into the values, None where nothing is.
+        rotary: what q and k turn by. source: what is mixed into the values, None where nothing is.
         """
         x = stream.x
         if self.residual_mix is not None:
@@ -123,7 +120,7 @@ class SubLayers(nn.Module):
         self.x0_in_branch = c.lane_branch == "attention_and_x0"
 
     def branch(
-        self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
+        self, stream: Stream, rotary: Turns, mask: Mask, source: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         """Attention's branch, and what is added beside it: (B, T, C) each, None for nothing."""
         assert self.attn is not None
@@ -133,12 +130,10 @@ class SubLayers(nn.Module):
         beside = self.x0_scale * stream.x0
         return (branch + beside, None) if self.x0_in_branch else (branch, beside)
 
-    def forward(
-        self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
-    ) -> None:
+    def forward(self, stream: Stream, rotary: Turns, mask: Mask, source: Tensor | None) -> None:
         """Change the stream.
 
-        rotary: cosines and sines. source: what is mixed into the values, None where nothing is.
+        rotary: what q and k turn by. source: what is mixed into the values, None where nothing is.
         """
         if self.attn is not None:
             branch, beside = self.branch(stream, rotary, mask, source)
@@ -164,9 +159,7 @@ class Lanes(SubLayers):
         if mlp is not None:
             self.mlp_post_second = scale("post", 1.0, dtypes)
 
-    def forward(
-        self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
-    ) -> None:
+    def forward(self, stream: Stream, rotary: Turns, mask: Mask, source: Tensor | None) -> None:
         """Change both streams, alike."""
         first, second = stream.x, stream.x if stream.second is None else stream.second
         if self.attn is not None:

@@ -10,6 +10,7 @@ from harness.bench.units_loss import LOSS_UNITS
 from harness.bench.units_model import MODEL_UNITS
 from harness.bench.units_networks import NETWORK_UNITS, network_unit
 from harness.bench.units_optim import OPTIM_UNITS
+from harness.bench.units_rotary import ROTARY_UNITS
 from harness.bench.units_schedule import SCHEDULE_UNITS
 
 UNITS: Mapping[str, Unit] = {
@@ -19,6 +20,7 @@ UNITS: Mapping[str, Unit] = {
     **NETWORK_UNITS,
     **LOSS_UNITS,
     **DATA_UNITS,
+    **ROTARY_UNITS,
     **SCHEDULE_UNITS,
 }
 RECORD = re.compile(r"_r(\d+)(?:_|$)")
