@@ -12,6 +12,7 @@ from .layers import RMSNorm
 from .layout import takes_bigram
 from .parameters import parameter
 from .precision import Dtypes
+from .rotary import Turns
 from .stream import Stream
 
 
@@ -53,9 +54,7 @@ class WithPairs(nn.Module):
 class Empty(WithPairs):
     """A layer without attention and MLP: the stream stays as it is (record 35)."""
 
-    def forward(
-        self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
-    ) -> None:
+    def forward(self, stream: Stream, rotary: Turns, mask: Mask, source: Tensor | None) -> None:
         """Change nothing."""
 
 
@@ -84,12 +83,10 @@ class Block(WithPairs):
             (2 * c.n_layer) ** -0.5 if c.attn_branch_scale == "inv_sqrt_2l" else None
         )
 
-    def forward(
-        self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
-    ) -> None:
+    def forward(self, stream: Stream, rotary: Turns, mask: Mask, source: Tensor | None) -> None:
         """Change the stream.
 
-        rotary: cosines and sines. source: what is mixed into the values, None where nothing is.
+        rotary: what q and k turn by. source: what is mixed into the values, None where nothing is.
         """
         x = stream.x
         if self.residual_mix is not None:
@@ -140,7 +137,7 @@ class SubLayers(WithPairs):
         self.x0_in_branch = c.lane_branch == "attention_and_x0"
 
     def branch(
-        self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
+        self, stream: Stream, rotary: Turns, mask: Mask, source: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         """Attention's branch, and what is added beside it: (B, T, C) each, None for nothing."""
         assert self.attn is not None
@@ -150,12 +147,10 @@ class SubLayers(WithPairs):
         beside = self.with_pairs(self.x0_scale * stream.x0, stream, entering=False)
         return (branch + beside, None) if self.x0_in_branch else (branch, beside)
 
-    def forward(
-        self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
-    ) -> None:
+    def forward(self, stream: Stream, rotary: Turns, mask: Mask, source: Tensor | None) -> None:
         """Change the stream.
 
-        rotary: cosines and sines. source: what is mixed into the values, None where nothing is.
+        rotary: what q and k turn by. source: what is mixed into the values, None where nothing is.
         """
         stream.x = self.with_pairs(stream.x, stream, entering=True)
         if self.attn is not None:
@@ -182,9 +177,7 @@ class Lanes(SubLayers):
         if mlp is not None:
             self.mlp_post_second = scale("post", 1.0, dtypes)
 
-    def forward(
-        self, stream: Stream, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
-    ) -> None:
+    def forward(self, stream: Stream, rotary: Turns, mask: Mask, source: Tensor | None) -> None:
         """Change both streams, alike."""
         stream.x = self.with_pairs(stream.x, stream, entering=True)
         first, second = stream.x, stream.x if stream.second is None else stream.second

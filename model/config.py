@@ -8,6 +8,7 @@ from typing import Literal
 
 from .bigram_config import BigramConfig
 from .ends_config import EndsConfig
+from .rotary_config import RotaryConfig
 from .stream_config import StreamConfig
 from .toggle import AFFECTS as AFFECTS
 from .toggle import ON as ON
@@ -16,7 +17,7 @@ from .value_config import ValueConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(BigramConfig, StreamConfig, ValueConfig, EndsConfig):
+class ModelConfig(BigramConfig, StreamConfig, ValueConfig, RotaryConfig, EndsConfig):
     """Sizes in units of channels, rows or layers.
 
     Every width is checked before anything is allocated.
@@ -93,56 +94,6 @@ class ModelConfig(BigramConfig, StreamConfig, ValueConfig, EndsConfig):
         record="r05",
         doc="RMSNorm of q and k per head, without gain",
         choices={"after_rope": "r05", "before_rope": "r06"},
-    )
-    rope_base: float = toggle(
-        10000.0,
-        record="r02",
-        affects=("buffers", "loss"),
-        doc="rotary base",
-        choices={1024.0: "r17"},
-        gt=1,
-    )
-    rope_pairs: Literal["all", "half"] = toggle(
-        "all",
-        record="r02",
-        affects=("buffers", "loss"),
-        choices={"half": "r17"},
-        doc=(
-            "rotate all head_dim/2 pairs by base^(-2i/head_dim), or half by base^(-linspace(0, 1))"
-            " and leave the rest"
-        ),
-    )
-    rope_pairing: Literal["halves", "adjacent"] = toggle(
-        "halves",
-        record="r02",
-        choices={"adjacent": "r58"},
-        doc="channel j turns with channel j + head_dim/2, or channel 2j with its neighbour 2j + 1",
-    )
-    rope_freq_dtype: Literal["fp32", "bf16"] = toggle(
-        "fp32",
-        record="r02",
-        affects=("buffers", "loss"),
-        doc="storage of the rotary frequencies",
-        choices={"bf16": "r14"},
-    )
-    rope_table_dtype: Literal["fp32", "bf16"] = toggle(
-        "fp32",
-        record="r02",
-        affects=("buffers", "precision", "loss"),
-        doc="storage of the cos and sin tables",
-        choices={"bf16": "r05"},
-    )
-    rope_math: Literal["promote", "fp32"] = toggle(
-        "promote",
-        record="r02",
-        choices={"fp32": "r17"},
-        doc="rotate in the promoted dtype of input and table, or in fp32 with the result cast back",
-    )
-    rope_buffers: bool = toggle(
-        False,
-        record="r17",
-        affects=("buffers",),
-        doc="rotary tables as non-persistent buffers; off: as plain tensors beside the parameters",
     )
     attn_free_layers: tuple[int, ...] | Literal["after_middle"] = toggle(
         (),

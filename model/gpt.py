@@ -26,7 +26,7 @@ from .mask import document_ids
 from .paired import by_parity, from_slots, in_slots
 from .parameters import initialize, parameter
 from .precision import BF16, FP32, PLAIN, Dtypes
-from .rotary import ROTATIONS, UNTURNED, Rotary, offset_keys
+from .rotary import ROTATIONS, UNTURNED, Rotary, Turns, offset_keys
 from .skips import SKIP_INIT, Backout, Skip
 from .softcap import capped, softcap_of
 from .stream import Stream
@@ -64,6 +64,7 @@ def make_rotary(c: ModelConfig, dtypes: Dtypes, *, seq_len: int) -> Rotary:
         table_dtype=STORAGE[c.rope_table_dtype] if dtypes.rounds else FP32,
         seq_len=2 * seq_len if c.paired_heads else seq_len,
         as_buffers=c.rope_buffers,
+        yarn=c.window_yarn,
     )
 
 
@@ -121,7 +122,7 @@ class Attention(nn.Module):
                 self.value_mix = parameter((), role="scalar", init=0.5, dtype=dtypes.scalar)
 
     def forward(
-        self, x_BTC: Tensor, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
+        self, x_BTC: Tensor, rotary: Turns, mask: Mask, source: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """The branch's output (B, T, C) and this layer's own values (B, T, N, H), unmixed."""
         B, T, C = x_BTC.shape
@@ -140,7 +141,9 @@ class Attention(nn.Module):
             v = self.mix(v, row, self.value_mix)
         if self.norm_first is not None:
             q, k = self.norm_first(q), self.norm_first(k)
-        q, k = self.rotate(q, *rotary), self.rotate(k, *rotary)
+        q, k = (self.rotate(z, rotary.cos, rotary.sin) for z in (q, k))
+        if rotary.growth is not None:
+            q = rotary.growth * q
         if self.unturned is not None:
             k = offset_keys(k, self.unturned)
         if self.norm_last is not None:

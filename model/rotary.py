@@ -7,7 +7,10 @@ The tables are made once, outside of any compiled graph: a graph that makes them
 every kernel again, and never rounds what it does not store.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +28,26 @@ def frequencies(head_dim: int, base: float, pairs: str, stored: torch.dtype) -> 
         rotated = (1 / base) ** torch.linspace(0, 1, head_dim // 4, dtype=torch.float32)
         freq_P = torch.cat([rotated, torch.zeros(head_dim // 4)])
     return freq_P.to(stored).float()
+
+
+def stretched(
+    freq_P: Tensor, windows: Sequence[float], *, slow: float = 1.0, fast: float = 32.0
+) -> Tensor:
+    """The frequencies after the long window went through `windows`, in tokens (YaRN, record 31).
+
+    Pairs that turn at most `slow` times within the window before a change slow down as it widens;
+    those that turn `fast` times or more stay; in between by linear interpolation.
+    """
+    for before, after in pairwise(windows):
+        turns_P = before * freq_P / (2 * math.pi)
+        kept_P = ((turns_P - slow) / (fast - slow)).clamp(0, 1)
+        freq_P = freq_P * (before / after + kept_P * (1 - before / after))
+    return freq_P
+
+
+def growth_of_scores(windows: Sequence[float]) -> float:
+    """What multiplies the scores after the long window went through these (YaRN, record 31)."""
+    return math.prod(1 + 0.2 * math.log(after / before) for before, after in pairwise(windows))
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -82,16 +105,26 @@ def offset_keys(k_BTNH: Tensor, unturned: tuple[int, ...]) -> Tensor:
     return torch.cat(quarters, dim=-1)
 
 
+class Turns(NamedTuple):
+    """What a pass's q and k are turned by, and q multiplied by where scores grow."""
+
+    cos: Tensor
+    sin: Tensor
+    growth: Tensor | None = None  # 0-d
+
+
 class Rotary(nn.Module):
     """The tables of positions 0..seq_len-1, shared by all layers.
 
     head_dim: even, its halves turn together. base: of the frequencies. pairs: all or half of them
     turn. seq_len: in tokens. as_buffers: whether the module's buffers hold them, as the last
-    records' do; data-parallel training broadcasts buffers.
+    records' do; data-parallel training broadcasts buffers. yarn: whether frequencies and scores
+    follow the long window.
     """
 
     cos: Tensor
     sin: Tensor
+    growth: Tensor | None
 
     def __init__(
         self,
@@ -103,26 +136,52 @@ class Rotary(nn.Module):
         table_dtype: torch.dtype,
         seq_len: int,
         as_buffers: bool,
+        yarn: bool = False,
     ) -> None:
         super().__init__()
         self.as_buffers = as_buffers
-        # the angles are never rounded: the records' compiled kernels keep fp32
-        freq_P = frequencies(head_dim, base, pairs, freq_dtype)
-        theta_TP = torch.outer(torch.arange(seq_len, dtype=torch.float32), freq_P)[:, None]
-        for name, table in (("cos", theta_TP.cos()), ("sin", theta_TP.sin())):
+        self.start_P = frequencies(head_dim, base, pairs, freq_dtype)
+        self.windows: tuple[float, ...] = ()  # that the tables have followed
+        cos, sin = (table.to(table_dtype) for table in self._tables(self.start_P, seq_len))
+        growth = torch.ones(()) if yarn else None
+        for name, table in (("cos", cos), ("sin", sin), ("growth", growth)):
             if as_buffers:
-                self.register_buffer(name, table.to(table_dtype), persistent=False)
+                self.register_buffer(name, table, persistent=False)
             else:
-                setattr(self, name, table.to(table_dtype))
+                setattr(self, name, table)
+
+    def _tables(self, freq_P: Tensor, seq_len: int) -> tuple[Tensor, Tensor]:
+        """(T, 1, P) of cosines and of sines."""
+        # the angles are never rounded: the records' compiled kernels keep fp32
+        position_T = torch.arange(seq_len, dtype=torch.float32, device=freq_P.device)
+        theta_TP = torch.outer(position_T, freq_P)[:, None]
+        return theta_TP.cos(), theta_TP.sin()
+
+    @torch.no_grad()
+    def follow(self, windows: tuple[float, ...]) -> None:
+        """The tables once the long window has gone through these, in tokens.
+
+        The same tensors, refilled, so that nothing recompiles; they follow from the windows alone,
+        whatever they held before.
+        """
+        if self.growth is None or windows == self.windows:
+            return
+        self.windows = windows
+        tables = self._tables(stretched(self.start_P, windows), len(self.cos))
+        for held, table in zip((self.cos, self.sin), tables, strict=True):
+            held.copy_(table)
+        self.growth.fill_(growth_of_scores(windows))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Rotary":
         """Move the tables with the module where they are no buffers."""
         super()._apply(fn, recurse)
+        self.start_P = fn(self.start_P)
         if not self.as_buffers:
             self.cos, self.sin = fn(self.cos), fn(self.sin)
+            self.growth = None if self.growth is None else fn(self.growth)
         return self
 
-    def forward(self, T: int) -> tuple[Tensor, Tensor]:
+    def forward(self, T: int) -> Turns:
         """Cosine and sine of the first T positions, as `rotate` wants them.
 
         (T, 1, P) in a compiled graph, else (T, 1, H): cos twice, and sin with both signs, so that
@@ -130,5 +189,5 @@ class Rotary(nn.Module):
         """
         cos, sin = self.cos[:T], self.sin[:T]
         if is_compiling():
-            return cos, sin
-        return torch.cat([cos, cos], dim=-1), torch.cat([sin, -sin], dim=-1)
+            return Turns(cos, sin, self.growth)
+        return Turns(torch.cat([cos, cos], dim=-1), torch.cat([sin, -sin], dim=-1), self.growth)

@@ -247,13 +247,13 @@ def groups(core: Core) -> list[Any]:
 
 
 def schedule(core: Core) -> list[Any]:
-    """Factor on the rates, momentum, window and losses' weights of every update, and the last validation's window."""
+    """Batch, growth of the scores, factor on the rates, momentum, window and losses' weights of every update, and the last validation's window."""
     out = []
     for step in range(core.config.schedule.steps):
         window = core.set_step(step)
         every = [g for o in core.optimizers for g in o.param_groups]
-        batch = schedule_at(core.config, step).growth
-        out.append((batch, {round(g["lr"] / g["base_lr"], 12) for g in every}, {g["momentum"] for g in every if "momentum" in g},
+        batch, growth = schedule_at(core.config, step).growth, core.model.rotary.growth
+        out.append((batch, None if growth is None else float(growth), {round(g["lr"] / g["base_lr"], 12) for g in every}, {g["momentum"] for g in every if "momentum" in g},
                     None if window is None else window.tolist(), [w.tolist() for w in core._weights]))  # fmt: skip
     last = core.set_window(core.config.schedule.steps)
     return [*out, None if last is None else last.tolist()]
@@ -389,6 +389,10 @@ Observation = dict[str, Any]
 def observe(config: RunConfig, corpora: Mapping[str, Any]) -> Observation:
     """Aspect (a word of AFFECTS) -> a value that is equal where nothing changed. See `changed` for how they are compared."""
     core, run = build(config), train(config, corpora)
+    buffers = (
+        {n: digest(b) for n, b in core.model.named_buffers()},
+        [digest(table) for table in core.model.rotary(16) if table is not None],
+    )
     seen, kernel = masks(core)
     loaders = partial(
         harness.training.loaders.loaders,
@@ -405,10 +409,7 @@ def observe(config: RunConfig, corpora: Mapping[str, Any]) -> Observation:
         "loss": (run["losses"], run["weights"]),
         "parameters": parameters(core.model),
         "initial": {n: digest(p) for n, p in core.model.named_parameters()},
-        "buffers": (
-            {n: digest(b) for n, b in core.model.named_buffers()},
-            [digest(table) for table in core.model.rotary(16)],
-        ),
+        "buffers": buffers,
         "precision": run["precision"],
         "kernel": kernel,
         "mask": seen,

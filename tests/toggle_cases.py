@@ -49,6 +49,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "schedule.stages": (2,),
     "schedule.window_tokens": (64, 256),
     "schedule.window_last_layer": (64,),
+    "schedule.yarn_until": (96,),
+    "schedule.windows": ((64, 128),),
     "optim.scalar_freeze_steps": (1,),
     "data.corpus": ("other",),
     "data.batch_tokens": (1024,),
@@ -61,6 +63,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "precision.mode": ("record",),
 }
 ROUNDED = {"precision.mode": "record"}
+STAGED = {"model.attn_window": "inclusive", "schedule.stages": 2, "schedule.windows": (64, 128)}
 # what must stand beside a toggle for its effect to show; what it requires is added by itself
 BESIDE: dict[str, dict[str, Any]] = {
     "model.attn_kernel": ROUNDED,
@@ -105,6 +108,8 @@ BESIDE: dict[str, dict[str, Any]] = {
         "schedule.windows": (128,),
     },
     "schedule.window_tokens": {"model.attn_window": "token"},
+    "model.window_yarn": STAGED,
+    "schedule.yarn_until": STAGED,
     "schedule.window_warmup": {"schedule.window_tokens": 256},
     "data.micro_tokens": {"data.batch_tokens": 1024},
     "data.loader": {"data.batch_tokens": 1024},

@@ -11,6 +11,7 @@ from harness.bench.units_loss import LOSS_UNITS
 from harness.bench.units_model import MODEL_UNITS, OTHER_ATTENTION
 from harness.bench.units_networks import NETWORK_UNITS, network_unit
 from harness.bench.units_optim import OPTIM_UNITS
+from harness.bench.units_rotary import ROTARY_UNITS
 from harness.bench.units_schedule import SCHEDULE_UNITS
 
 UNITS: Mapping[str, Unit] = {
@@ -21,6 +22,7 @@ UNITS: Mapping[str, Unit] = {
     **BIGRAM_UNITS,
     **LOSS_UNITS,
     **DATA_UNITS,
+    **ROTARY_UNITS,
     **SCHEDULE_UNITS,
 }
 # units whose numbers are not among ours, by the rule of their record

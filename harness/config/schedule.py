@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import TypeVar
 
 from harness.config.plugins import PlugIn, named, switched_on
@@ -51,6 +52,7 @@ SCHEDULED = (
     "schedule.windows",
     "schedule.windows_short",
     "schedule.window_last_layer",
+    "schedule.yarn_until",
     "optim.muon_momentum",
     "optim.muon_momentum_warmup_steps",
     "optim.muon_momentum_cooldown_steps",
@@ -66,6 +68,7 @@ class ScheduleValues:
     lr_factor: float  # of every learning rate
     momentum: float  # of the matrices' updates
     windows: tuple[int, ...]  # as windows_at has them, tokens or blocks; (): there is none
+    followed: tuple[int, ...]  # long windows that YaRN went through, in tokens; (): it is off
     growth: int  # of passes and of the batch, in multiples of what the configuration says
     max_doc_len: int | None  # tokens of a document at most
     next_tokens: tuple[float, ...]  # weights of the losses on them; (1,): the next one alone
@@ -91,6 +94,7 @@ def schedule_at(config: RunConfig, step: int) -> ScheduleValues:
         lr_factor=factor,
         momentum=momentum,
         windows=windows_at(config, step),
+        followed=followed_at(config, step),
         growth=growth_at(config, step),
         max_doc_len=max_doc_len_at(config, step),
         next_tokens=next_token_weights(passed, loss.next_tokens or (1.0,)),
@@ -273,6 +277,21 @@ def windows_at(config: RunConfig, step: int) -> tuple[int, ...]:
     if s.window_last_layer is None:
         return long, short
     return long, short, s.window_last_layer // unit if step >= s.steps else long
+
+
+def followed_at(config: RunConfig, step: int) -> tuple[int, ...]:
+    """The long windows, in tokens, that YaRN has followed at update `step`, the present one last.
+
+    Or at the validation before it; none where it is off.
+    """
+    s = config.schedule
+    if not config.model.window_yarn:
+        return ()
+    changes = (at for at in (*starts_of(config), scheduled_steps(config), s.steps) if at <= step)
+    windows = (of_phase(config, at, s.windows) for at in changes)
+    if s.yarn_until is not None:
+        windows = (min(window, s.yarn_until) for window in windows)
+    return tuple(window for window, _ in groupby(windows))
 
 
 def of_phase(config: RunConfig, step: int, values: Sequence[Listed]) -> Listed:

@@ -182,3 +182,14 @@ class ScheduleConfig:
         "record 42",
         requires={"*": {"model.attn_window_layers": ON, "schedule.windows": ON}},
     )
+    yarn_until: int | None = toggle(
+        None,
+        record="r33",
+        affects=("schedule", "loss"),
+        choices={1664: "r33"},
+        example=1664,
+        doc="the widest window that model.window_yarn follows; null: every one",
+        ge=1,
+        unit="tokens",
+        requires={"*": {"model.window_yarn": (True,)}},
+    )

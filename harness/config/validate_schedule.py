@@ -54,6 +54,11 @@ def refused_window_lists(c: RunConfig) -> Iterator[str]:
             )
         if values and min(values) < 0:
             yield f"schedule.{field}={list(values)} must not be negative: mend the list"
+    if m.window_yarn and 0 in s.windows:
+        yield (
+            f"model.window_yarn follows schedule.windows={list(s.windows)} by their ratios, but "
+            "one of them is 0: mend the list"
+        )
 
 
 def refused_ramps(c: RunConfig) -> Iterator[str]:

@@ -17,6 +17,7 @@ IN_WORDS = {
     "growth": "has batches that are larger by",
     "max_doc_len": "has documents of at most",
     "next_tokens": "has weights on next tokens of",
+    "followed": "lets YaRN follow windows of",
     "prefix_weight": "has a weight on prefixes of",
     "adam_acts": "lets Adam act (1) or wait (0):",
     "scalars_rest": "lets scalars rest (1) or move (0):",

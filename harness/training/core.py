@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from harness.config.run import RunConfig
-from harness.config.schedule import ScheduleValues, schedule_at, windows_at
+from harness.config.schedule import ScheduleValues, followed_at, schedule_at, windows_at
 from harness.data.loader import Batch
 from harness.model.gpt import GPT
 from harness.model.objective import Objective
@@ -158,12 +158,13 @@ class Core:
         return tuple(weights)
 
     def set_window(self, step: int) -> Tensor | None:
-        """The windows of update `step`, or of the validation before it.
+        """The windows of update `step`, or of the validation before it; what turns q and k follows.
 
-        One tensor, refilled, so that nothing recompiles.
+        The same tensors, refilled, so that nothing recompiles.
         """
         if self._window is not None:
             filled(self._window, windows_at(self.config, step))
+            self.model.rotary.follow(followed_at(self.config, step))
         return self._window
 
     def _sync(self, last: bool) -> AbstractContextManager[None]:

@@ -148,6 +148,7 @@ class Training:
         with self.stopwatch.phase("warmup_s"):
             self.core.update(1, self.dummy(1))
             with torch.no_grad():
+                self.core.set_window(0)
                 for t, value in zip(state, before, strict=True):
                     t.copy_(value)
                 self.core.reset_optimizers()

@@ -58,6 +58,8 @@ WRONG = {  # unit: an array of its outcome
     "r21_forward": "loss",
     "r28_forward": "grad_norm",
     "window_long_short": "short/n6",
+    "yarn": "paired/rotated3",
+    "window_yarn": "scale2",
     "window_schedule": "r42/window_short",
     "batch_size_schedule": "r74/split_step",
     "bos_starts_r26": "shard_pos_span_starts",

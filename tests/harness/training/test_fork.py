@@ -22,6 +22,15 @@ from tests.forkserver import forkserver
 from tests.one_training import STEPS, Recorder
 
 AT = 9  # no validation: what it has not told goes on, too
+YARN = {
+    "data__seq_len": 512,
+    "model__attn_mask": "document",
+    "model__attn_kernel": "dense",
+    "model__attn_window": "inclusive",
+    "model__window_yarn": True,
+    "schedule__stages": 3,
+    "schedule__windows": (16, 32, 48, 64),
+}
 
 
 def never() -> bool:
@@ -71,8 +80,10 @@ def forked(spec: RunSpec, folder: Path, at: int = AT) -> tuple[RunSpec, Path]:
                 "precision__mode": "record",
             },
         ),
+        # rotary tables have followed the window where it forks, and its warm-up put them back
+        (AT, {**YARN, "timing__protocol": "warmup-restore"}),
     ],
-    ids=["plain", "shuffled", "warmed", "twice", "global", "waiting", "bits"],
+    ids=["plain", "shuffled", "warmed", "twice", "global", "waiting", "bits", "yarn"],
 )
 def test_a_run_cut_in_two_has_the_losses_of_the_whole(
     spec_of: Callable[..., RunSpec], tmp_path: Path, at: int, fields: dict[str, Any]
@@ -84,6 +95,25 @@ def test_a_run_cut_in_two_has_the_losses_of_the_whole(
     assert out.losses() == of_whole.losses()
     assert final.val_loss == whole.val_loss
     assert (final.steps, final.tokens) == (STEPS, whole.tokens)
+
+
+@pytest.mark.parametrize("buffers", [False, True])
+def test_after_the_warm_up_rotary_tables_are_those_of_their_windows(
+    spec_of: Callable[..., RunSpec], buffers: bool
+) -> None:
+    """It ends in the second stage, of two updates."""
+    fields = {**YARN, "schedule__stages": 2, "schedule__windows": (16, 32), "schedule__steps": 2}
+    spec = spec_of(
+        **fields, schedule__warmup_steps=0, schedule__cooldown_steps=1, model__rope_buffers=buffers
+    )
+    trainings = [Training(spec, device="cpu", out=Silent()) for _ in range(2)]
+    trainings[0].warm_up()
+    tables = []
+    for training in trainings:
+        training.core.set_window(1)
+        tables.append(training.core.model.rotary(64))
+    for one, other in zip(*tables, strict=True):
+        assert torch.equal(one, other)
 
 
 def test_the_clock_counts_on_from_the_trunk(
@@ -209,7 +239,8 @@ def test_scheduled_toggles_are_those_that_an_update_reads(
     config, read = training.config, set[str]()
     lists = {"stage_rates": (1.0,), "windows": (64,), "windows_short": (32,)}
     staged = replace(config, schedule=replace(config.schedule, **lists))
-    model = replace(config.model, attn_window="token", attn_window_layers=(0,))
+    window = {"attn_window": "token", "attn_window_layers": (0,), "window_yarn": True}
+    model = replace(config.model, **window)
     windowed = replace(staged, model=model)
     sections = ("model", "optim", "schedule", "loss", "data", "precision", "system", "timing")
     by_section = {s: Asked(s, getattr(windowed, s), read) for s in sections}
@@ -217,5 +248,5 @@ def test_scheduled_toggles_are_those_that_an_update_reads(
     training.core.config = asked
     training.core._window = torch.zeros((2,), dtype=torch.int32)
     training.core.set_step(0)
-    in_a_part = {"model.attn_window", "model.attn_window_layers", "optim.tie_until"}
+    in_a_part = {f"model.{name}" for name in window} | {"optim.tie_until"}
     assert read == {*SCHEDULED, *in_a_part}
