@@ -246,7 +246,7 @@ def test_what_one_clock_counts_and_the_other_does_not_is_told_at_its_line(what: 
         codes = [Code(script="t.py", files={"t.py": text.encode()}) for text in (before, after)]
         told = compare_clocks(*codes)
         assert [f"{hint.line}: {hint.text}" for hint in told] == expected
-        assert all(hint.doubt for hint in told)
+        assert all(hint.doubt and hint.compared for hint in told)
 
 
 def test_a_generator_runs_where_the_next_of_it_is_asked_for() -> None:

@@ -118,6 +118,18 @@ def test_what_a_sequence_could_show_at_all_is_shared_among_the_planned_arms() ->
     assert 0 < alone.p_attainable < 1 / 3
     assert of_three.p_attainable == pytest.approx(3 * alone.p_attainable)
     assert of_many.p_attainable == 1.0
+    always, once = (time_estimates(time, anytime=anytime)["arm"] for anytime in (True, False))
+    assert always.n_star == once.n_star and always.seconds == once.seconds
+    for low, value, high in (
+        ((always.n_low, once.n_low), always.n_star, (once.n_high, always.n_high)),
+        (
+            (always.seconds_low, once.seconds_low),
+            always.seconds,
+            (once.seconds_high, always.seconds_high),
+        ),
+    ):
+        ends = (*low, value, *high)
+        assert None not in ends and list(ends) == sorted(ends) and len({*ends}) == 5
 
 
 def test_the_time_of_an_arm_has_the_error_of_its_mean_step_time() -> None:
