@@ -138,7 +138,7 @@ def test_a_shapley_design_begins_with_whether_anything_helps_then_the_shares(tmp
     answer = text[text.index('data-key="answer"') :].split("</p>")[0]
     words = words_of(answer).replace("\u00a0", " ")
     assert re.search(
-        r"Exploratory: at 2 layers[^:]*: of 7 arms \d are shown to help, most un", words
+        r"Exploratory: at 2 layers[^:]*: Of 7 arms \d are shown to help, most un", words
     )
     shares, adding = words.index("Of that the Shapley shares (what"), words.index("do not add up. ")
     assert adding < shares, "an interaction that is larger than a share of its changes leads"
