@@ -194,8 +194,8 @@ class NoiseFloor:
 class OwnWords:
     """What a page calls an arm that has a part of its own, and what that is held against."""
 
-    arm: str = "rung"
-    before: str = "the rung before it"
+    arm: str = "arm"
+    before: str = "the arm before it"
     briefly: str = "the one before it"  # beside a sentence that names the arm
 
 

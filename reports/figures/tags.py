@@ -20,12 +20,12 @@ def placed(
     for arm, (x, y) in sorted(marks.items(), key=lambda mark: mark[1][1]):
         near = [there for at, there in places.values() if abs(at - x) < WIDE_TAG]
         places[arm] = (x, max([y, top, *(there + HIGH_TAG for there in near)]))
-    floor = bottom
+    settled: dict[str, tuple[float, float]] = {}
     for arm, (x, y) in sorted(places.items(), key=lambda place: -place[1][1]):
-        if y > floor:  # the lowest go up again, and those that are in their way
-            places[arm] = (x, floor)
-            floor -= HIGH_TAG
-    return places
+        # the lowest go up again, and those that are in their way
+        near = [there for at, there in settled.values() if abs(at - x) < WIDE_TAG]
+        settled[arm] = (x, min([y, bottom, *(there - HIGH_TAG for there in near)]))
+    return settled
 
 
 def tags(

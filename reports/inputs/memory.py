@@ -16,6 +16,7 @@ from typing import Self
 
 from harness.run.document import Content, Document
 from harness.run.guarded import is_name
+from harness.run.halving import GRID
 from harness.run.ledger import Ledger, Look, Seen, claims_of
 from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_config
@@ -29,6 +30,7 @@ from reports.inputs.memory_words import (
     stream_words,
 )
 
+LISTS = ("notes", "confirmed_by", "confirms")
 CHOOSES = "its runs choose which points go on"
 Value = tuple[float | None]  # of a run with a result: its loss, None where it diverged
 
@@ -41,13 +43,17 @@ class Memory:
     lost: Mapping[str, str] = field(default_factory=dict)  # arm -> why it is not judged
     family: int = 0  # changes that were asked about this baseline, these among them
     notes: tuple[str, ...] = ()
+    confirmed_by: tuple[str, ...] = ()  # experiments that asked an exploratory one's question again
+    confirms: tuple[str, ...] = ()  # of a confirmatory one: those that explored its question
 
     @classmethod
     def from_mapping(cls, content: Document) -> Self:
-        return cls(**{**content, "notes": tuple(content.get("notes") or ())})
+        lists = {name: tuple(content.get(name) or ()) for name in LISTS}
+        return cls(**{**content, **lists})
 
     def to_mapping(self) -> Content:
-        return {**asdict(self), "notes": list(self.notes), "lost": dict(self.lost)}
+        lists = {name: list(getattr(self, name)) for name in LISTS}
+        return {**asdict(self), **lists, "lost": dict(self.lost)}
 
     def of_plan(self, plan: Plan) -> Self:
         """The same, with no arm judged where the runs of the plan choose among its arms."""
@@ -76,6 +82,14 @@ class _Question:
     def is_own(self, look: Look) -> bool:
         """Whether a look was at a change of this experiment."""
         return any(claim in self.names for claim in look.arms)
+
+    def is_asked_in(self, look: Look) -> bool:
+        """Whether a look belongs to what confirms this experiment, or to what it confirms.
+
+        A grid chooses rates: it confirms nothing, and nothing asks for them again."""
+        is_other = look.experiment != self.plan.name and look.confirm != self.plan.confirm
+        is_grid = self.plan.name.endswith(GRID) or look.experiment.endswith(GRID)
+        return is_other and not is_grid and self.is_own(look)
 
     @cached_property
     def begins(self) -> str:
@@ -159,7 +173,10 @@ def remember(
     ]
     if n_other:
         notes.append(other_words(n_other))
+    named = tuple(dict.fromkeys(look.experiment for look in looks if question.is_asked_in(look)))
     memory = Memory(
+        confirmed_by=() if plan.confirm else named,
+        confirms=named if plan.confirm else (),
         changed=bool(others or more or missing),
         lost=lost,
         family=plan.stream.parts if plan.stream else len(changes),

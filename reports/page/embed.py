@@ -166,6 +166,7 @@ def embed_experiment(experiment: Experiment) -> Content:
         "accept_stale": experiment.accept_stale,
         "retired": list(experiment.retired),
         "memory": experiment.memory.to_mapping(),
+        "pages": dict(experiment.pages),
         "unsound": list(experiment.unsound),
         "plugins": dict(experiment.plugins),
         "runs": embed_table(experiment.runs),
@@ -253,6 +254,7 @@ def restore_experiment(data: Document) -> Experiment:
         accept_stale=data["accept_stale"],
         retired=tuple(data.get("retired") or ()),
         memory=Memory.from_mapping(data.get("memory") or {}).of_plan(plan),
+        pages=data.get("pages") or {},
         unsound=tuple(data.get("unsound") or ()),
         plugins=data.get("plugins") or {},
     )

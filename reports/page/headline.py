@@ -20,7 +20,6 @@ from reports.page.selection import halving_answer
 MANY = 6  # arms beyond which a sentence counts them and names those that move most
 MOST_OF_MANY = 2
 EXPLORATORY = "Exploratory: "  # how a headline begins that nothing has confirmed
-OPENINGS = ("All ", "No ", "None ", "Of ", "Undecided ", "The ", "Whether ")  # small after a colon
 
 
 def headline(
@@ -71,8 +70,6 @@ def headline(
     text = " ".join(sentences)
     setting = conditions(recipe, outcome)
     if setting:
-        if text.startswith(OPENINGS):  # else it begins with an arm's name
-            text = text[:1].lower() + text[1:]
         text = f"at {setting}: {text}"
     if is_decided and any(c.exploratory for c in compared):
         return EXPLORATORY + text

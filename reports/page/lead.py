@@ -35,7 +35,7 @@ def lead(plan: Plan, outcome: Comparisons) -> str:
         )
     elif outcome.increments:
         text = (
-            f"The verdict is about a rung's own part: the rung against the one before it, judged by"
+            f"The verdict is about an arm's own part: the arm against the one before it, judged by"
             f" {metric}. Differences to {outcome.baseline} are of all parts up to there together."
             f"{two_intervals(outcome)}"
         )

@@ -44,7 +44,10 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons, by_design: By
     helps = listing(helping or ["nothing"], most=NAMED)
     asking = asked_steps(outcome)
     to_confirm = [arm for arm in helping if judged[arm].exploratory]
-    if to_confirm and not (asking and pending(experiment)):
+    if to_confirm and experiment.memory.confirmed_by:
+        asked_again = listing(experiment.memory.confirmed_by, most=NAMED)
+        step = f"nothing before what {asked_again} says, which asked again on fresh seeds"
+    elif to_confirm and not (asking and pending(experiment)):
         best = max(to_confirm, key=lambda arm: loss_gained(judged[arm]))
         step = confirmation(experiment.plan, best)
         if asking:

@@ -14,9 +14,11 @@ from reports.analysis.types import Comparisons
 from reports.figures.forest import effect_text
 from reports.format import interval, show
 
+CORPUS_WORDS = {"stdlib": "Python source text (stdlib)"}
+
 
 def scope(recipe: Recipe, outcome: Comparisons) -> str:
-    """What a rung is, and what does not follow from the headline."""
+    """What a part is, and what does not follow from the headline."""
     plan = recipe.plan
     if plan.evidence and plan.evidence != "above":
         return ""
@@ -53,8 +55,8 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
         )
     elif outcome.increments:
         sentences.append(
-            "A rung's part is what it adds on top of those before it; in another order it can be "
-            "another number."
+            "An arm's part is what it adds to the arm before it, which has all earlier changes; in"
+            " another order it can be another number."
         )
     if plan.branch_at:
         sentences.append(
@@ -87,7 +89,7 @@ def conditions(recipe: Recipe, outcome: Comparisons) -> str:
         parts.append(rates)
     corpus = recipe.plan.corpus
     if parts and recipe_facts.corpus(recipe) is not None and corpus.fingerprint != "not recorded":
-        parts.append(f"on {corpus.name}")
+        parts.append(f"on {CORPUS_WORDS.get(corpus.name, corpus.name)}")
     return ", ".join(parts)
 
 
@@ -118,20 +120,22 @@ def rate_words(recipe: Recipe) -> str:
     if rates is None:
         return ""
     if plan.estimand == "retuned" and not plan.axes:
-        return "each arm's own best rates"
+        return "each arm at its own best learning rates"
     if moves_rates(plan):
-        return "rates along the axis"
-    text = f"{plan.base}'s rates for scale {plan.scale}"
+        return "learning rates along the axis"
+    text = f"{plan.base}'s learning rates for scale {plan.scale}"
     if plan.departures is None:
-        text = f"the baseline's {rates}"
+        text = f"the baseline's learning rates ({rates})"
     elif any(field.endswith(RATE) for field in plan.departures):
-        text = f"rates set by the experiment ({rates})"
+        text = f"learning rates set by the experiment ({rates})"
     others = []
     setters, moved = arms_with_rates(recipe), plugin_rates(recipe)
     if setters:
-        others.append(f"{plural(len(setters), 'arm')} with other ones")
+        others.append(f"{plural(len(setters), 'arm')} with others")
     if moved:
         others.append(f"{plural(len(moved), 'arm')} by rates of a plug-in")
+    if others and text.endswith(")"):
+        return f"{text[:-1]}; {', '.join(others)})"
     return f"{text} ({', '.join(others)})" if others else text
 
 

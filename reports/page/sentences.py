@@ -18,8 +18,8 @@ from reports.page.naming import NAMED, listing, verb_for
 from reports.page.scope import arms_with_rates, moves_rates
 
 ESTIMANDS = {
-    "at-rate": "at-rate: the baseline's learning rates for every arm{but_for}",
-    "retuned": "retuned: every arm at its own best learning rate",
+    "at-rate": "every arm at the baseline's learning rates (at-rate){but_for}",
+    "retuned": "every arm at its own best learning rates (retuned)",
 }
 ENOUGH_FOR_FLOOR = 4  # runs; the sd of three is within a factor of 0.5 to 6 of what it estimates
 
@@ -82,13 +82,18 @@ def estimand_facts(recipe: Recipe) -> list[Fact]:
     setters, moved = arms_with_rates(recipe), [*plugin_rates(recipe)]
     if setters:
         verb = verb_for(setters, "sets", "set")
-        others.append(f"{listing(setters, most=NAMED)}, which {verb} other ones")
+        others.append(f"{few_named(setters)}, which {verb} other ones")
     if moved:
         verb = verb_for(moved, "moves", "move")
-        others.append(f"{listing(moved, most=NAMED)}, which {verb} by rates of a plug-in")
+        others.append(f"{few_named(moved)}, which {verb} by rates of a plug-in")
     but_for = f" but {', and '.join(others)}" if others else ""
     estimands = sorted({arm.estimand for arm in plan.arms})
     return [Fact(text=ESTIMANDS.get(e, e).format(but_for=but_for)) for e in estimands]
+
+
+def few_named(arms: Sequence[str]) -> str:
+    """The arms by their names; above two how many, which stand under what differed."""
+    return plural(len(arms), "arm") if len(arms) > 2 else listing(arms, most=2)
 
 
 def branch_fact(plan: Plan) -> list[Fact]:
@@ -98,10 +103,10 @@ def branch_fact(plan: Plan) -> list[Fact]:
 
 
 def looks(outcome: Comparisons) -> Fact:
-    kind = "fixed-n"
+    kind = "intervals for the planned number of runs"
     if outcome.anytime:
-        kind = "anytime-valid"
-    return Fact(text=f"{plural(outcome.looks, 'look')}, {kind} intervals")
+        kind = "anytime-valid intervals"
+    return Fact(text=f"{plural(outcome.looks, 'look')}, {kind}")
 
 
 def where_run(runs: pd.DataFrame) -> Fact:

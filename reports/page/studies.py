@@ -279,7 +279,7 @@ def steps_table(steps: Sequence[Step], plan: Plan) -> Study:
     lead = (
         f"Every change of {plan.published}'s published ladder that was run here with and without "
         "it, each against the arm before it. Losses are differences in nats per token, step times "
-        "are ratios; brackets are 95 % intervals. The published side is one run per rung, with the "
+        "are ratios; brackets are 95 % intervals. The published side is one run per row, with the "
         "noise of single runs of its era and of nodes. Margins are half the published effect."
     )
     if not plan.confirm:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from harness.run.foreign import ClockHint
-from harness.run.plan import Plan
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, Figure
@@ -17,14 +16,17 @@ from reports.page.by_design import PageSource
 from reports.page.cells import Part
 from reports.page.citation import citation
 from reports.page.draw import leading, palette_of
+from reports.page.glossary import definitions
 from reports.page.headline import headline
 from reports.page.lead import lead
 from reports.page.next_evidence import asked_here
 from reports.page.next_run import commands, next_of_verdicts
 from reports.page.published import evidence_heads, evidence_lead, evidence_notes, evidence_rows
 from reports.page.published_answer import evidence_answer
+from reports.page.ratios import ratio_notes
 from reports.page.reading import reading
 from reports.page.recipe import RecipeBox, recipe_box
+from reports.page.related import Related, related
 from reports.page.scope import scope
 from reports.page.sentences import Fact, facts, notes, published_parts
 from reports.page.settings import (
@@ -45,82 +47,13 @@ from reports.page.tables import (
 )
 from reports.page.verdicts import Head, VerdictRow, heads, verdict_rows
 
-GENERAL_WORDS = (
-    (
-        "arm",
-        (
-            "A baseline plus a set of changes. Up to eight arms have a colour each, the same in "
-            "every figure; of more the colour tells the verdict. #7 in a figure is the seventh "
-            "arm of the plan after the baseline."
-        ),
+PROTOCOLS = {
+    "skip10": "skip10: the first 10 steps run untimed",
+    "warmup-restore": (
+        "warmup-restore: every shape is met once on other data and all state put back, then the"
+        " clock starts"
     ),
-    (
-        "seed and block",
-        (
-            "A seed keys initial weights and data order. A block is all arms at one seed, run one "
-            "after another."
-        ),
-    ),
-    (
-        "interval",
-        (
-            "Where the true difference lies with 95 % confidence, for all arms of the table at"
-            " once, so that an interval that excludes zero and p below 0.05 always agree."
-        ),
-    ),
-    (
-        "noise floor",
-        (
-            "How far the baseline's final losses scatter over seeds (standard deviation):"
-            " differences well below it need many runs. Of two or three runs it is no floor yet."
-        ),
-    ),
-    (
-        "look",
-        (
-            "Each time results were judged before all planned runs were there; after the first the "
-            "intervals are sequences, which are wider and hold for any number of looks."
-        ),
-    ),
-    (
-        "exploratory",
-        (
-            "The runs that suggested a change are also those that judge it; a confirmatory"
-            " experiment uses fresh seeds."
-        ),
-    ),
-    (
-        "at-rate, retuned",
-        (
-            "At-rate: every arm trains at the baseline's learning rates, but for those that its own"
-            " changes set. Retuned: each arm at its own best one, measured again on fresh seeds."
-        ),
-    ),
-    (
-        "margin",
-        "The largest difference that does not matter, declared before the first run.",
-    ),
-    (
-        "N*",
-        "The steps that a schedule would need to end at the target loss.",
-    ),
-    (
-        "stale",
-        "A run whose source has changed since: left out, unless it was admitted.",
-    ),
-    (
-        "extrapolated",
-        "Beyond the budgets that were run: it gets no verdict.",
-    ),
-    (
-        "own part",
-        "What a rung of a ladder adds to the one before it.",
-    ),
-    (
-        "plan.lock",
-        "Digest of what was planned before the first run: question, arms, metric, seeds, margin.",
-    ),
-)
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +91,7 @@ def verdicts_of(
         lead=lead(plan, outcome),
         heads=heads(outcome, plan.corpus.unit),
         rows=verdict_rows(outcome, css, next_steps),
-        notes=[*elsewhere, *notes(outcome), *left_out],
+        notes=[*elsewhere, *notes(outcome), *ratio_notes(outcome), *left_out],
         reading=reading(outcome, plan.margin),
     )
 
@@ -219,6 +152,7 @@ class View:
     question: str
     verdicts: Verdicts
     scope: str
+    related: Sequence[Related]  # experiments that asked the same at other seeds
     next_run: str  # what to run next; '' where nothing is to be said
     facts: Sequence[Fact]
     published: Sequence[Part]
@@ -268,6 +202,7 @@ def view(source: PageSource, figures: Sequence[Figure], index: int) -> View:
         question=plan.question or f"What do the changes of {experiment.name} do?",
         verdicts=verdicts,
         scope=scope(recipe, outcome),
+        related=related(experiment),
         next_run=next_run,
         facts=facts(recipe, outcome, runs, accept_stale=experiment.accept_stale),
         published=published,
@@ -288,21 +223,6 @@ def view(source: PageSource, figures: Sequence[Figure], index: int) -> View:
     )
 
 
-def definitions(
-    heads: Sequence[Head], columns: Sequence[RunColumn], plan: Plan
-) -> list[tuple[str, str]]:
-    """The columns of both tables, and the words between, with what they mean.
-
-    A column of runs that the table of verdicts has too is told there; what was published has no
-    verdicts, so none of their words.
-    """
-    meanings = {head.text: head.meaning for head in heads}
-    meanings |= dict(GENERAL_WORDS[:1] if plan.evidence else GENERAL_WORDS)
-    for column in columns:
-        meanings.setdefault(column.head, column.meaning)
-    return [*meanings.items()]
-
-
 def how_it_was_run(experiment: Experiment) -> list[EnvironmentFact]:
     """What the plan says of data and clock, then what the runs recorded of their machines."""
     plan, corpus = experiment.plan, experiment.plan.corpus
@@ -310,7 +230,7 @@ def how_it_was_run(experiment: Experiment) -> list[EnvironmentFact]:
     unit = "" if plan.own_metrics else f"losses in {corpus.unit}, "
     planned = [
         ("corpus", f"{corpus.name}, {unit}fingerprint {fingerprint}"),
-        ("timing protocol", str(plan.protocol or "not recorded")),
+        ("timing protocol", PROTOCOLS.get(plan.protocol, plan.protocol or "not recorded")),
         ("design", f"{plan.design}, from {plan.base} at scale {plan.scale}"),
     ]
     if plan.imported:  # at which size a log was trained is not known

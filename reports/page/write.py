@@ -25,14 +25,18 @@ from reports.inputs.files import write_page
 from reports.page.by_design import ByDesign, PageSource
 from reports.page.draw import draw_all
 from reports.page.embed import embed_experiment, plain, restore_experiment, script_json
+from reports.page.glossary import GENERAL_WORDS
+from reports.page.related import with_pages
 from reports.page.version import WRITTEN_BY, version
-from reports.page.view import GENERAL_WORDS, view
+from reports.page.view import view
 
 __all__ = ["draw_all", "render", "write_report"]
 MEANINGS = {
     part: meaning for term, meaning in GENERAL_WORDS if term != "arm" for part in term.split(", ")
 }
-TERMS = re.compile(f"({'|'.join(map(re.escape, MEANINGS))})")
+TERMS = re.compile(rf"\b({'|'.join(map(re.escape, MEANINGS))})(?=s?\b|(?<=\*))")
+INTERVAL = re.compile(r"\[[^\[\]]*\]( %)?")
+SETTING = re.compile(r"^(?:Exploratory: )?[Aa]t [^:]+: ")  # how an answer begins
 FOOTER = (
     "Written by `ablate report` from {source}. `ablate verify` recomputes every "
     "number and verdict on this page from the data inside it."
@@ -55,7 +59,8 @@ def write_report(
         raise ValueError(
             f"{out}: no experiment was given to report on; name one, or run `ablate run` first"
         )
-    return write_page(out, render(experiments, refresh_s=refresh_s), results=results)
+    linked = [with_pages(experiment, out, results) for experiment in experiments]
+    return write_page(out, render(linked, refresh_s=refresh_s), results=results)
 
 
 def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None) -> str:
@@ -119,6 +124,8 @@ def template() -> jinja2.Template:
     )
     environment.filters["code"] = code
     environment.filters["glossed"] = glossed
+    environment.filters["whole"] = whole
+    environment.filters["answer_lines"] = answer_lines
     return environment.from_string(asset("report.html.j2"))
 
 
@@ -166,15 +173,33 @@ def code(text: str) -> Markup:
 
 
 def glossed(text: str) -> Markup:
-    """The text escaped, every term of the glossary with its meaning beside it."""
-    marked = Markup("")
+    """The text escaped, every term of the glossary with its meaning beside it, once."""
+    marked, told = Markup(""), set[str]()
     for piece in TERMS.split(visible(text)):
-        if piece in MEANINGS:
+        if piece in MEANINGS and piece not in told:
+            told.add(piece)
             term = '<dfn tabindex="0" data-tip="{}">{}</dfn>'
             marked += Markup(term).format(MEANINGS[piece], piece)
         else:
             marked += escape(piece)
     return marked
+
+
+def whole(text: str) -> str:
+    """The text with no place for a line to end within an interval."""
+    return INTERVAL.sub(lambda interval: interval[0].replace(" ", "\u00a0"), text)
+
+
+def answer_lines(text: str) -> Markup:
+    """An answer with its setting and each of its sentences on a line of its own."""
+    setting = SETTING.match(text)
+    begin = setting.end() if setting else 0
+    lines = [Markup('<span class="setting">{}</span>').format(glossed(text[: begin - 1]))]
+    for sentence in text[begin:].split(". "):
+        ended = sentence if sentence.endswith(".") else f"{sentence}."
+        unbroken = whole(ended).replace(" %", "\u00a0%")
+        lines.append(Markup("<span>{}</span>").format(glossed(unbroken)))
+    return Markup(" ").join(lines if setting else lines[1:])
 
 
 def asset(name: str) -> str:

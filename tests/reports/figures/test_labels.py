@@ -79,7 +79,7 @@ def test_a_name_that_is_too_long_for_a_line_stands_whole_on_several():
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_no_name_meets_another_row(width):
-    sets = ("base", "a" * 20 + " + " + "b" * 20 + " + " + "c" * 20, "d", "e" * 30 + " + f")
+    sets = ("base", "a" * 20 + " + " + "b" * 20 + " + " + "c" * 20, "d", "e" * 28 + " + f")
     palette = Palette(arms=sets, baseline="base")
     at = ForestLayout.of(width, palette, sets[1:], 27)
     drawn = [row_words(palette, arm, "x" * 27, at.y(n), at) for n, arm in enumerate(sets[1:])]

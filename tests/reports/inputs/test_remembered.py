@@ -274,3 +274,18 @@ def test_runs_that_choose_among_their_arms_judge_none() -> None:
     plan: Any = replace(plan_of(0, arms=ARMS), halving=object())
     assert Memory().of_plan(plan).lost == {"a": CHOOSES, "b": CHOOSES}
     assert Memory(family=2).of_plan(plan_of(0)) == Memory(family=2)
+
+
+def test_what_was_explored_and_what_confirmed_it_know_of_one_another(folder: Folder) -> None:
+    explored, fresh = plan_of(0, 1), replace(plan_of(10, 11), name="mine_confirm", confirm=True)
+    other = plan_of(10, 11, arms=("base", "b"), confirm=True)
+    sweep = replace(explored, name="mine.grid")
+    looks = [look(1, explored), look(2, sweep), look(3, fresh), look(4, fresh)]
+    assert folder.remember(explored, *looks)[0].confirmed_by == ("mine_confirm",)
+    assert folder.remember(explored, *looks)[0].confirms == ()
+    memory = folder.remember(fresh, *looks)[0]
+    assert (memory.confirmed_by, memory.confirms) == ((), ("mine",)), "a grid chooses rates alone"
+    assert folder.remember(sweep, *looks)[0].confirmed_by == ()
+    alone = folder.remember(explored, look(1, explored), look(2, other))[0]
+    assert alone.confirmed_by == (), "another change was asked about"
+    assert Memory.from_mapping(memory.to_mapping()) == memory

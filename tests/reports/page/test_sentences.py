@@ -194,7 +194,7 @@ def test_a_lock_is_named_and_what_changed_after_it():
         replace(PLAN, imported=True)
     )
     once, twice = replace(PLAN, locks=(first, second)), replace(PLAN, locks=(first, second, third))
-    last = [fact for fact in told(replace(PLAN, locks=(first,))) if "plan" in fact.text]
+    last = [fact for fact in told(replace(PLAN, locks=(first,))) if "plan." in fact.text]
     assert last == [Fact(text="plan.lock", code="a" * 12)]
     assert told(once)[-2:] == [
         Fact(text="plan.lock", code="b" * 12),
@@ -209,7 +209,7 @@ def test_a_lock_is_named_and_what_changed_after_it():
 def test_who_confirmed_and_how_many_looks_and_seeds_are_facts():
     assert told()[0] == Fact(text="exploratory", warn=True)
     assert told(replace(PLAN, confirm=True))[0] == Fact(text="confirmed on fresh seeds")
-    assert "1 look, fixed-n intervals" in said()
+    assert "1 look, intervals for the planned number of runs" in said()
     assert "2 looks, anytime-valid intervals" in said(of=outcome(looks=2, anytime=True))
     assert "2 arms, 3 seeds" in said() and "2 arms, 2 runs" in said(seed=[None, None])
     branched = said(replace(PLAN, branch_at=50))
@@ -225,24 +225,31 @@ def lr(muon: float, **more) -> dict:
     return {"optim": {"muon_lr": muon, **more}, "model": {"n_layer": 2, "d_model": 64}}
 
 
+BASELINES = "the baseline's learning rates (muon_lr 0.02)"
+
+
 def test_arms_with_other_rates_are_counted_and_named():
     other = recipe(base=[lr(0.02)], a=[lr(0.04)])
-    assert rate_words(other) == "the baseline's muon_lr 0.02 (1 arm with other ones)"
-    assert rate_words(recipe(base=[lr(0.02)], a=[lr(0.02)])) == "the baseline's muon_lr 0.02"
+    assert rate_words(other) == "the baseline's learning rates (muon_lr 0.02; 1 arm with others)"
+    assert rate_words(recipe(base=[lr(0.02)], a=[lr(0.02)])) == BASELINES
     named = facts(other, outcome(), runs(), accept_stale=False)[1].text
     assert (
-        named == "at-rate: the baseline's learning rates for every arm but a, which sets other ones"
+        named == "every arm at the baseline's learning rates (at-rate) but a, which sets other ones"
     )
     as_record = replace(PLAN, departures={})
     assert (
-        rate_words(recipe(as_record, base=[lr(0.02)], a=[lr(0.02)])) == "r07's rates for scale tiny"
+        rate_words(recipe(as_record, base=[lr(0.02)], a=[lr(0.02)]))
+        == "r07's learning rates for scale tiny"
     )
     own = replace(PLAN, departures={"optim.muon_lr": 0.05})
-    assert rate_words(recipe(own, base=[lr(0.02)])) == "rates set by the experiment (muon_lr 0.02)"
+    assert (
+        rate_words(recipe(own, base=[lr(0.02)]))
+        == "learning rates set by the experiment (muon_lr 0.02)"
+    )
     retuned = replace(PLAN, estimand="retuned")
-    assert rate_words(recipe(retuned, base=[lr(0.02)])) == "each arm's own best rates"
+    assert rate_words(recipe(retuned, base=[lr(0.02)])) == "each arm at its own best learning rates"
     crossed = replace(retuned, axes={"optim.adam_lr, optim.muon_lr": ["x1"]})
-    assert rate_words(recipe(crossed, base=[lr(0.02)])) == "rates along the axis"
+    assert rate_words(recipe(crossed, base=[lr(0.02)])) == "learning rates along the axis"
 
 
 def test_differences_are_read_from_what_ran_and_not_from_the_plan():
@@ -289,7 +296,7 @@ def test_arms_of_scripts_that_were_started_alike_differ_in_their_code():
 def test_size_steps_and_rates_are_said_as_far_as_they_are_known():
     known = recipe(base=[lr(0.02)], a=[lr(0.02)])
     assert conditions(known, outcome()) == (
-        "2 layers of width 64, 100 steps, the baseline's muon_lr 0.02, on mine"
+        f"2 layers of width 64, 100 steps, {BASELINES}, on mine"
     )
     no_width = recipe(base=[{"model": {"n_layer": 2}}])
     assert conditions(no_width, outcome(budget=None)).startswith("2 layers, ")
@@ -375,8 +382,8 @@ def test_a_stale_run_names_two_files_of_its_code(stale, files, text):
 
 
 def test_no_verdict_yet_says_how_many_runs_are_to_come():
-    assert [part.text for part in verdict_cell(None, 0, final=False).parts] == ["no result yet"]
-    assert verdict_cell(None, 1, final=False).parts[1].text == "unfinished: 1 run to come"
+    assert [part.text for part in verdict_cell(None, 0).parts] == ["no result yet"]
+    assert verdict_cell(None, 1).parts[1].text == "unfinished: 1 run to come"
 
 
 def test_a_printed_number_carries_its_values_and_words_carry_none():
@@ -432,7 +439,7 @@ def test_a_page_says_near_its_headline_what_helps_and_what_to_run_next(tmp_path)
     text = next_of_verdicts(experiment, found, by_design)
     helping = [arm for arm in found.arms if (c := found.judged(arm)) and c.kind == "helps"]
     assert all(arm in text for arm in helping)
-    assert "what to run next: " in text
+    assert "What to run next: " in text
     none = replace(found, comparisons={}, increments={})
     assert next_of_verdicts(experiment, none, by_design) == ""
 

@@ -1,0 +1,28 @@
+"""Why a printed change of the step time is not that of the printed means."""
+
+from collections.abc import Iterator
+
+from reports.analysis.types import Comparisons, effect
+from reports.format import show
+
+APART = 0.02  # of the baseline's: below it nobody sees two numbers
+
+
+def ratio_notes(outcome: Comparisons) -> Iterator[str]:
+    """Of the arm whose means are the furthest from its ratio, if they are apart for the eye."""
+    means = {arm: cell.mean.get("step_ms") for arm, cell in outcome.cells.items()}
+    base, apart = means.get(outcome.baseline), {}
+    for arm in outcome.arms:
+        c, mean = outcome.of(arm, "step_ms"), means.get(arm)
+        if c is not None and base and mean:
+            apart[arm] = (mean / base - 1, effect(c)[0])
+    apart = {arm: two for arm, two in apart.items() if abs(two[0] - two[1]) > APART}
+    if not apart:
+        return
+    arm = max(apart, key=lambda arm: abs(apart[arm][0] - apart[arm][1]))
+    of_means, of_blocks = (show(value, "percent") for value in apart[arm])
+    yield (
+        f"Of {arm} the mean step time is {of_means} off {outcome.baseline}'s, its Δ step time"
+        f" {of_blocks}: Δ is the mean of the ratios within blocks, which one slow run moves less"
+        " than it moves the mean in ms; it is Δ that is judged."
+    )
