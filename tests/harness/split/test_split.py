@@ -311,7 +311,7 @@ def test_modules_of_the_scripts_own_go_along_and_may_not_differ(
     assert "is there already" in capsys.readouterr().err
     Path("new/helper.py").write_text("def h():\n    return 2\n")
     assert ablate("split", "old/train.py", "new/train.py", "-o", "other") == 2
-    assert "helper.py: differs too" in capsys.readouterr().err
+    assert "helper.py differs too between OLD and NEW" in capsys.readouterr().err
 
 
 def test_nothing_of_a_script_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
