@@ -99,30 +99,32 @@ def _take_apart(codes: "list[Code]", old: str, new: str, path: Path) -> "Folder"
     from harness.split.groups import merged_circles, take_apart
     from harness.split.source import decoded, refuse_equal
 
-    before, after = codes
-    texts = [
-        decoded(before.files[before.script], old),
-        decoded(after.files[after.script], new),
-    ]
+    before, after, modules = _modules(*codes, old=old, new=new)
+    texts = [decoded(before, old), decoded(after, new)]
     refuse_equal(*texts)
-    modules = _modules(before, after)
     parts = merged_circles(mended(take_apart(*texts), Checker(*texts)))
-    name = Path(after.script).name
+    name = Path(codes[1].script).name
     return write_folder(path, parts, *texts, script=name, modules=modules)
 
 
-def _modules(before: "Code", after: "Code") -> dict[str, bytes]:
-    """What both scripts import from their own folder; refused where it differs too."""
-    others = []
+def _modules(
+    before: "Code", after: "Code", *, old: str, new: str
+) -> tuple[bytes, bytes, dict[str, bytes]]:
+    """Both scripts, and what both import from their own folder.
+
+    A module that differs is put into the scripts; old, new: what errors call them."""
+    from harness.split.joined import joined
+
+    scripts, others = [], []
     for code in (before, after):
         others.append({name: text for name, text in code.files.items() if name != code.script})
-    for name in sorted({*others[0], *others[1]}):
-        if others[0].get(name) != others[1].get(name):
-            raise UserError(
-                f"{name}: differs too between OLD and NEW: `split` takes one script apart: "
-                "give both the same module, or put it into the scripts"
-            )
-    return others[0]
+    names = sorted({*others[0], *others[1]})
+    differing = {name for name in names if others[0].get(name) != others[1].get(name)}
+    for code, own, where in ((before, others[0], old), (after, others[1], new)):
+        mine = {name: text for name, text in own.items() if name in differing}
+        text = code.files[code.script]
+        scripts.append(joined(text, mine, where=where) if mine else text)
+    return scripts[0], scripts[1], {**others[1], **others[0]}
 
 
 def _check(path: Path) -> "Folder":

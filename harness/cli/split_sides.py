@@ -49,25 +49,25 @@ def code_of(text: str, where: str, options: "SplitOptions") -> "Code":
 
 def _script_of_logs(path: Path, where: str, options: "SplitOptions") -> "Code":
     """The script at the head of a log, or of all logs of a record's folder."""
-    from harness.foreign.log_code import program_of, script_in
+    from harness.foreign.log_code import LogProgram, program_in
     from harness.foreign.log_lines import LogError
     from harness.provenance.code import Code
 
     logs = [path] if path.is_file() else [f for f in sorted(path.rglob("*")) if f.suffix in LOGS]
-    scripts: dict[str, tuple[Path, bytes]] = {}  # by what they do
+    scripts: dict[str, tuple[Path, LogProgram]] = {}  # by what they do
     for log in logs:
         with suppress(LogError):
-            text = script_in(log)
-            if text is not None:
-                scripts.setdefault(program_of(text, ""), (log, text))
+            program = program_in(log)
+            if program is not None:
+                scripts.setdefault(program.digest, (log, program))
     if not scripts:
         raise UserError(f"{where}: holds no script, and no log that opens with one: name a script")
     if len(scripts) > 1:
         first, second = [str(log) for log, _ in scripts.values()][:2]
         raise UserError(f"{where}: its logs are of several scripts ({first}, {second}): name one")
-    [(_, text)] = scripts.values()
+    [(_, program)] = scripts.values()
     name = Path(options.script).name
-    return Code(script=name, files={name: text})
+    return Code(script=name, files={name: program.script, **program.modules})
 
 
 def candidates_of(options: "SplitOptions") -> tuple[dict[str, bytes], dict[str, str]]:

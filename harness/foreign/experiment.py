@@ -20,7 +20,7 @@ from harness.experiment.parents import read_parents
 from harness.foreign.arm import SCRIPT, ForeignArm, default_data, linked, make_arm
 from harness.foreign.command import COMMAND
 from harness.foreign.own_metrics import check_readings, read_metric
-from harness.foreign.parts import lengths_of, parts_of, script_of, sections, with_lengths
+from harness.foreign.parts import arms_of_parts, lengths_of, parts_of, script_of, sections
 from harness.provenance import interpreters
 from harness.provenance.data import data_fingerprint
 from harness.run.document import Content, Fields
@@ -250,7 +250,8 @@ class _Reader:
                 raise self.file.fail(message, "design")
             chosen = DESIGNS[design](changes, feasible)
             if self.parts is not None:
-                chosen = with_lengths(self.parts, chosen, changes)
+                where = self.file.where("design")
+                chosen = arms_of_parts(self.parts, design, chosen, changes, where=where)
         if not chosen:
             raise self.file.fail("there is nothing to compare: name a change", "changes")
         return chosen

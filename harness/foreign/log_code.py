@@ -7,6 +7,8 @@ known by its letters alone.
 import ast
 import hashlib
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,16 +21,33 @@ from harness.run.code import CODE_LIMIT, in_words
 COMMENT = re.compile(rb"#[^\n]*")
 QUOTED = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'")
 WHOLE = re.compile(rb"(?<![\w.])\d[\d_]*(?![\w.])")
+# The head of another file, behind the script: its name between two dashed lines
+FILE = re.compile(rb"^-{20,}[ \t]*\r?\n# ?([\w.-]+\.py)[ \t]*\r?\n-{20,}[ \t]*\r?\n", re.MULTILINE)
 MOST_LINES = 30_000  # of a log in which its script is looked for
 MOST_SECTIONS = 4  # between lines of ==== that are one script
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def script_in(path: Path) -> bytes | None:
+@dataclass(frozen=True, kw_only=True)
+class LogProgram:
+    """The code that a log opens with."""
+
+    script: bytes
+    modules: Mapping[str, bytes]  # file name -> what the script imports from its own folder
+
+    @property
+    def digest(self) -> str:
+        """Of what it does."""
+        texts = (self.script, *self.modules.values())
+        return " ".join([*self.modules, *(program_of(text, "") for text in texts)])
+
+
+def program_in(path: Path) -> LogProgram | None:
     """The script at the head of a log, between lines of ====; None where there is none.
 
     It may hold such lines itself, in a text: it is the first that is Python and imports something.
-    Raises LogError for a file that is no text."""
+    Other files may stand behind it, each below its name. Raises LogError for a file that is no
+    text."""
     sections: list[list[bytes]] = [[]]
     for line in log_lines(path):
         sections[-1].append(line)
@@ -40,8 +59,11 @@ def script_in(path: Path) -> bytes | None:
         for last in range(first, min(first + MOST_SECTIONS, len(sections) - 1)):
             lines = [line for section in sections[first : last + 1] for line in section]
             text = b"".join(lines[:-1])  # but for the line of ==== at its end
-            if _is_script(text):
-                return text
+            script, *others = FILE.split(text)
+            if _is_script(script):
+                modules = dict(zip(others[::2], others[1::2], strict=True))
+                named = {name.decode(): content for name, content in modules.items()}
+                return LogProgram(script=script, modules=named)
     return None
 
 

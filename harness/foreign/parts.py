@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.run.document import Content, Document
-from harness.split.arms import measured
+from harness.split.arms import alone, measured
 from harness.split.folder import CHANGES, Folder, read_folder
 
 STEPS = re.compile(r"(?<![a-z])(num_|n_|max_|total_|train_)?(steps|iterations|epochs)$")
@@ -51,21 +51,51 @@ def lengths_of(parts: Folder) -> tuple[str, ...]:
         says_steps = any(STEPS.search(atoms[number].place.lower()) for number in group.atoms)
         if group.name in budget and is_apart and says_steps:
             names.append(group.name)
+    if len(names) == len(judged):
+        return ()  # nothing else to measure: they are changes as any
     return tuple(names)
 
 
-def with_lengths(
-    parts: Folder, chosen: Mapping[str, Sequence[str]], everything: Sequence[str]
+def arms_of_parts(
+    parts: Folder,
+    design: str,
+    chosen: Mapping[str, Sequence[str]],
+    changes: Sequence[str],
+    *,
+    where: str,
 ) -> dict[str, tuple[str, ...]]:
-    """The arms of a design, then those with NEW's length: it alone, and on all changes.
+    """The arms of a design over the groups, then those with NEW's length: it alone, and on all.
 
-    chosen: arm -> its changes, none of them a length; everything: all of those changes."""
-    arms = {name: tuple(changes) for name, changes in chosen.items()}
+    chosen: arm -> its changes, as the design has them; changes: all of them, none of them a length;
+    where: the design stands. Raises UserError for a group that no arm has."""
+    arms = {name: tuple(groups) for name, groups in chosen.items()}
+    if design == "add-one":
+        arms = _with_needed(parts, changes)
+    there = {change for groups in arms.values() for change in groups}
+    for change in changes:
+        if change not in there:
+            pairs = [f"{g.name} and {other}" for g in parts.groups for other in g.conflicts]
+            raise UserError(
+                f"{where}: design {design}: no arm can have '{change}' (never together: "
+                f"{', '.join(pairs) or 'none'}): choose add-one or factorial, or name the arms"
+            )
     lengths = lengths_of(parts)
     if lengths:
         arms[" + ".join(lengths)] = lengths
-        if parts.stands((*everything, *lengths)):
-            arms[f"all + {' + '.join(lengths)}"] = (*everything, *lengths)
+        if parts.stands((*changes, *lengths)):
+            arms[f"all + {' + '.join(lengths)}"] = (*changes, *lengths)
+    return arms
+
+
+def _with_needed(parts: Folder, changes: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Each change alone, where it needs others with those."""
+    arms: dict[str, tuple[str, ...]] = {}
+    for name in changes:
+        needed = tuple(alone(parts.groups, name))
+        others = [other for other in needed if other != name]
+        if parts.stands(needed):
+            with_it = f" (with {' and '.join(others)}, which it needs)" if others else ""
+            arms[f"{name}{with_it}"] = needed
     return arms
 
 

@@ -256,6 +256,11 @@ class Plan:
         content["halving"] = self.halving.to_mapping() if self.halving else None
         return _without_none(_listed(content), OF_SOME_KINDS)
 
+    @property
+    def is_bundle(self) -> bool:
+        """Whether the changes are parts of one difference, which `ablate split` took apart."""
+        return bool(self.foreign and self.remarks)
+
     @cached_property
     def by_arm(self) -> Mapping[str, PlanArm]:
         """Arms by name, in the plan's order."""

@@ -1,7 +1,6 @@
 """What each atom of a difference is: where, in words, on which lines, and whether it is neutral."""
 
 import ast
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,8 +9,8 @@ from harness.split.align import DEFINITIONS
 from harness.split.diff import MergedScripts, stored
 from harness.split.merged import Only, Parameter, Swap, inside
 from harness.split.renames import name_in
+from harness.split.told import LOGGING, tells
 
-LOGGING = re.compile(r"(master_?)?(print|log|logg(er|ing)|write|warn|info|debug|nvidia_smi)\w*")
 WIDTH = 100  # characters of what an atom is said to be
 ANNOTATIONS = ("annotation", "returns")
 
@@ -190,7 +189,7 @@ def _is_log(part: Any) -> bool:
     if isinstance(part, ast.Expr):
         if isinstance(part.value, ast.Constant):
             return True
-        return isinstance(part.value, ast.Call) and _tells(part.value.func)
+        return isinstance(part.value, ast.Call) and tells(part.value.func)
     if isinstance(part, ast.If | ast.With):
         rest = part.orelse if isinstance(part, ast.If) else []
         return all(_is_log(piece) for piece in (*part.body, *rest))
@@ -204,7 +203,7 @@ def _only_tells(part: Any) -> bool:
     if not isinstance(part, ast.Expr):
         return False
     if isinstance(part.value, ast.Call):
-        return _tells(part.value.func)
+        return tells(part.value.func)
     if not isinstance(part.value, Swap):
         return False
     forms = (part.value.old, part.value.new)
@@ -217,16 +216,6 @@ def _puts(part: Any) -> list[str]:
     if isinstance(part, ast.keyword):
         return [part.arg or ""]
     return puts_only(part)
-
-
-def _tells(func: Any) -> bool:
-    names = []
-    while isinstance(func, ast.Attribute):
-        names.append(func.attr)
-        func = func.value
-    if isinstance(func, ast.Name):
-        names.append(func.id)
-    return any(LOGGING.fullmatch(name) for name in names)
 
 
 def _in_words(old: Any, new: Any) -> str:

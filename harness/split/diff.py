@@ -23,6 +23,7 @@ from harness.split.merged import (
     walk,
 )
 from harness.split.renames import FIELDS, accepted, name_in, renamed
+from harness.split.told import as_it_runs, is_telling
 
 # Expressions whose elements are atoms of their own; another one with two changes is changed whole
 LISTS = (
@@ -107,7 +108,8 @@ def _tie_moved(tree: Any) -> dict[int, int]:
     for part in walk(tree):
         if isinstance(part, Only) and (isinstance(part.node, MOVED) or _is_constant(part.node)):
             there = put if part.is_new else taken
-            there[key_of(part.node)] = part.atom
+            is_definition = isinstance(part.node, DEFINITIONS)
+            there[key_of(as_it_runs(part.node) if is_definition else part.node)] = part.atom
     taker = {}
     for key, atom in put.items():
         if key in taken:
@@ -218,8 +220,8 @@ class _Merger:
 
     def statement(self, old: Any, new: Any) -> Any:
         """Two statements, or two scripts, as one."""
-        if key_of(old) == key_of(new):
-            return new
+        if key_of(old) == key_of(new) or (self.any_name and is_telling(old) and is_telling(new)):
+            return new  # what lines that only tell call something is no sign
         is_assignment = isinstance(new, ast.Assign) and not self.any_name
         if is_assignment and key_of(old.targets) != key_of(new.targets):
             return self.swap(old, new)

@@ -15,6 +15,8 @@ from harness.split.trained import handed_over, used_and_handed_over
 from harness.split.values import (
     array_name,
     changed_in_place,
+    emptied,
+    first_none,
     is_array,
     rewritten,
     taken_by_one,
@@ -38,6 +40,8 @@ def edges_of(difference: MergedScripts, sites: Sites) -> dict[Edge, str]:
         ("a label in quotes", labels(tree)),
         ("the same exchange in one definition", same_exchanges(tree)),
         ("a value that is changed in place", changed_in_place(tree, sites)),
+        ("a list that is emptied", emptied(tree)),
+        ("a value that is None at first", first_none(tree)),
         ("a parameter and the optimizer that takes it", handed_over(tree)),
         ("a parameter and where it is used", used_and_handed_over(tree, sites)),
         ("places in a packed array", packed(tree)),

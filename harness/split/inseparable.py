@@ -9,7 +9,7 @@ from harness.split.groups import ChangeGroup, Parts, reach
 
 
 def inseparable(parts: Parts) -> list[str]:
-    """A sentence each on what is one group, goes with another, or is in every arm."""
+    """A sentence each on what is one group, goes with another, or is in every arm; never none."""
     judged = {group.name for group in measured(parts.groups)}
     told: list[str] = []
     for group in parts.groups:
@@ -35,7 +35,7 @@ def inseparable(parts: Parts) -> list[str]:
             told.append(f"{group.name}: is with what needs it: {', '.join(users) or 'nothing'}")
         for other in group.conflicts:
             told.append(f"{group.name} is never with {other}: how they work together is not told")
-    return told
+    return told or ["nothing: every group is one atom and needs no other"]
 
 
 def _why(group: ChangeGroup, edges: Mapping[Edge, str]) -> str:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from harness.split.told import is_telling
+
 FIELDS: Mapping[type[ast.AST], str] = {  # what bears a name, and where
     ast.Name: "id",
     ast.Attribute: "attr",
@@ -28,20 +30,28 @@ def accepted(pairs: Counter[tuple[str, str]], old: ast.AST, new: ast.AST) -> dic
 
     pairs: how often the one stands where the other stood."""
     n_old, n_new = _counts(old), _counts(new)
+    used_old, used_new = _counts(old, all_lines=False), _counts(new, all_lines=False)
     own_old, own_new = _bound(old), _bound(new)
     same = {}
     for (before, after), n in pairs.items():
-        is_whole = n == n_old[before] == n_new[after]
+        is_whole = n == used_old[before] == used_new[after]
         is_exchange = n_new[before] == 0 and n_old[after] == 0
         if is_whole and is_exchange and before in own_old and after in own_new:
             same[before] = after
     return same
 
 
-def _counts(tree: ast.AST) -> Counter[str]:
-    """How often each name occurs, also where none is exchanged: imports, patterns, '--options'."""
+def _counts(tree: ast.AST, *, all_lines: bool = True) -> Counter[str]:
+    """How often each name occurs, also where none is exchanged: imports, patterns, '--options'.
+
+    all_lines: those that only tell, too."""
     counts: Counter[str] = Counter()
-    for node in ast.walk(tree):
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if not all_lines and is_telling(node):
+            continue
+        waiting += ast.iter_child_nodes(node)
         name = name_in(node)
         if name is not None:
             counts[name] += 1

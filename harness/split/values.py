@@ -97,3 +97,43 @@ def rewritten(tree: Any) -> Iterator[Edge]:
             is_everywhere = None not in conditions and len(conditions) == 2 and len(atoms) == 1
             if is_everywhere and not isinstance(part.value.new, ast.Constant):
                 yield from tied({part.value.atom, *atoms})
+
+
+def emptied(tree: Any) -> Iterator[Edge]:
+    """A `pop` in place of another one of the same list: else too many are taken, or too few."""
+    for function in walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        popped: dict[str, set[Condition]] = defaultdict(set)
+        for part, condition in conditioned(function.body):
+            is_call = isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)
+            if is_call and part.func.attr == "pop" and condition is not None:
+                popped[array_name(part.func.value) or ""].add(condition)
+        for conditions in popped.values():
+            if len({is_new for _, is_new in filter(None, conditions)}) == 2:
+                yield from tied(map(atom_of, conditions))
+
+
+def first_none(tree: Any) -> Iterator[Edge]:
+    """What is None at first needs what gives it its value."""
+    nothing: dict[tuple[str, bool], set[int]] = defaultdict(set)
+    something: dict[tuple[str, bool], set[int]] = defaultdict(set)
+    always: set[str] = set()
+    for part, condition in conditioned(tree):
+        if not isinstance(part, ast.Assign) or array_name(part.targets[0]) is None:
+            continue
+        name = str(array_name(part.targets[0]))
+        forms: list[tuple[Any, Condition]] = [(part.value, condition)]
+        if isinstance(part.value, Swap):
+            atom = part.value.atom
+            forms = [(part.value.old, (atom, False)), (part.value.new, (atom, True))]
+        for value, there in forms:
+            is_none = isinstance(value, ast.Constant) and value.value is None
+            if there is None and not is_none:
+                always.add(name)
+            elif there is not None:
+                (nothing if is_none else something)[name, there[1]].add(there[0])
+    for (name, is_new), atoms in nothing.items():
+        for giver in something[name, is_new] - atoms if name not in always else ():
+            for atom in atoms:
+                yield (atom, giver) if is_new else (giver, atom)

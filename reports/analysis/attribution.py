@@ -23,8 +23,10 @@ from reports.analysis.set_contrasts import (
     NOTHING,
     Contrast,
     Subset,
+    added_contrasts,
     alone_contrasts,
     left_out_contrasts,
+    rung_contrasts,
     shapley_contrasts,
 )
 from reports.analysis.time_model import TimeModel
@@ -37,7 +39,7 @@ Columns = Mapping[str, Mapping[str, Contrast]]  # column -> change -> its contra
 
 COMPLETE = ("factorial", "shapley")  # designs that run every subset that can stand
 LARGEST = (*COMPLETE, "leave-one-out")  # designs in which a change leaves with what needs it
-COLUMNS = ("alone", "shapley", "left_out")
+COLUMNS = ("alone", "in_order", "shapley", "left_out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,19 +57,20 @@ class Attribution:
 def attributions(experiment: Experiment, *, level: float = 0.95) -> list[Attribution]:
     """The tables there are to show: loss, steps to target, seconds.
 
-    [] where the design has no two ways to compare."""
+    [] where the design has no two ways to compare, and the changes are not parts of a bundle."""
     plan = experiment.plan
     if experiment.memory.lost:
         return []  # a contrast of arms of which one is not judged
     every = {frozenset(arm.changes): arm.name for arm in samples.arms_off_the_axes(plan)}
     losses = samples.of_role(samples.usable(experiment).runs, "loss")
     arms = of_one_length(losses, plan, every)
-    columns = contrasts_of(plan.design, arms)
+    columns = contrasts_of(plan.design, arms, is_bundle=plan.is_bundle)
     ways: Counter[str] = Counter()
     for contrasts in columns.values():
         ways.update(contrasts.keys())
     # A ladder knows its first change alone and its last one left out: nothing to compare.
-    if max(ways.values(), default=0) < 2 and plan.design != "leave-one-out":
+    is_told = plan.is_bundle or plan.design == "leave-one-out"
+    if max(ways.values(), default=0) < (1 if is_told else 2):
         return []
     level = experiment.memory.level(level, len(plan.arms) - 1)
     tables = []
@@ -102,11 +105,17 @@ def _judged_metrics(experiment: Experiment, names: list[str], worth: Worth | Non
     ]
 
 
-def contrasts_of(design: str, arms: Mapping[Subset, str]) -> Columns:
-    """Column -> change -> contrast over sets, the columns that an experiment's arms can fill."""
+def contrasts_of(design: str, arms: Mapping[Subset, str], *, is_bundle: bool = False) -> Columns:
+    """Column -> change -> contrast over sets, the columns that an experiment's arms can fill.
+
+    is_bundle: the changes are parts of a bundle, of which every design tells what it can."""
     changes = _changes_of(arms)
-    if len(changes) < 2:
+    if len(changes) < (1 if is_bundle else 2):
         return {}
+    if is_bundle and design == "ladder":
+        return {"in_order": rung_contrasts(arms)}
+    if is_bundle and design == "add-one":
+        return {"alone": added_contrasts(arms, changes)}
     columns = {"alone": alone_contrasts(arms, changes)}
     if design in COMPLETE:
         columns["shapley"] = shapley_contrasts(arms, changes)
@@ -128,16 +137,18 @@ def _tabulated(
     """arms: the name of every set of changes; level: simultaneous over a column."""
     changes = _changes_of(arms)
     everything = frozenset(changes)
-    shares: dict[str, dict[str, Share]] = {change: {} for change in changes}
+    rows = columns.get("in_order", changes)
+    shares: dict[str, dict[str, Share]] = {row: {} for row in rows}
     for column, contrasts in columns.items():
         alpha = (1 - level) / len(contrasts)
         for change, contrast in contrasts.items():
             named = {arms[s]: float(weight) for s, weight in contrast.items()}
             shares[change][column] = judge(named, alpha)
     leaves_with = {}
-    for change, contrast in columns.get("left_out", {}).items():
-        rest = min(contrast, key=len)
-        leaves_with[change] = tuple(sorted(everything - rest - {change}))
+    for column in ("alone", "left_out"):
+        for change, contrast in columns.get(column, {}).items():
+            rest, whole = sorted(contrast, key=len)
+            leaves_with[change] = tuple(sorted(whole - rest - {change}))
     together = None
     if everything in arms:
         together = judge({arms[everything]: 1.0, arms[NOTHING]: -1.0}, 1 - level)

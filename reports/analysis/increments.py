@@ -30,13 +30,30 @@ def judged_pairs(plan: Plan) -> tuple[Neighbours, ...]:
             if plan.parents.get(arm) in plan.by_arm:
                 links.append((arm, plan.parents[arm]))
     elif plan.design == "ladder":
-        for before, arm in pairwise((plan.baseline, *others)):
+        rungs = rungs_of(plan)
+        for before, arm in pairwise(rungs):
             if not {*plan.by_arm[before].changes} < {*plan.by_arm[arm].changes}:
                 return ()
             links.append((arm, before))
     if all(before == plan.baseline for _, before in links):
         return ()
     return tuple(links)
+
+
+def rungs_of(plan: Plan) -> tuple[str, ...]:
+    """The baseline and the arms of a ladder, in the plan's order.
+
+    Of a bundle without those that measure what steps are worth: an arm that shares no change with
+    the one before it, and whatever has that arm's changes."""
+    rungs = [plan.baseline]
+    beside: set[str] = set()
+    for arm in plan.arms:
+        changes, before = {*arm.changes}, {*plan.by_arm[rungs[-1]].changes}
+        if plan.is_bundle and before and not changes & before:
+            beside |= changes
+        if arm.name != plan.baseline and not changes & beside:
+            rungs.append(arm.name)
+    return tuple(rungs)
 
 
 def own_words(plan: Plan) -> OwnWords:

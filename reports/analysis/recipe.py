@@ -56,6 +56,7 @@ class Recipe:
     environments: Sequence[Document]
     plugins: Mapping[str, str]  # file of a plug-in -> its source
     accelerators: Sequence[str] = ()  # as the table of the same runs names them
+    steps: Sequence[int] = ()  # that the same runs made, each number once
 
     @classmethod
     def of(cls, experiment: Experiment, budget: int | None) -> "Recipe":
@@ -78,6 +79,7 @@ class Recipe:
             environments=environments,
             plugins=experiment.plugins,
             accelerators=accelerators(experiment, [run_id for _, run_id in run_ids]),
+            steps=steps_made(experiment, budget),
         )
 
     @cached_property
@@ -142,6 +144,13 @@ def accelerators(experiment: Experiment, run_ids: Sequence[str]) -> list[str]:
     runs = experiment.runs
     named = runs[runs["run_id"].isin(run_ids)]["gpu"].dropna()
     return distinct(named.astype(str))
+
+
+def steps_made(experiment: Experiment, budget: int | None) -> list[int]:
+    """The numbers of steps of the compared runs; a script's own are known once it has run."""
+    losses = samples.of_role(samples.usable(experiment).runs, "loss")
+    made = samples.at_budget(losses, budget)["budget"]
+    return sorted({int(steps) for steps in made if steps > 0})
 
 
 def compared_runs(experiment: Experiment, budget: int | None) -> list[tuple[str, str]]:

@@ -97,6 +97,8 @@ def batch_tokens(r: Recipe) -> Any:
 def steps(r: Recipe) -> Any:
     if r.budget is not None:
         return r.budget
+    if r.plan.foreign and r.steps:  # a script's own, which no plan knows
+        return one_or_all(list(r.steps))
     return one_or_all(sorted(distinct(document.get("budget") for document in r.documents)))
 
 

@@ -66,6 +66,35 @@ def alone_contrasts(sets: Collection[Subset], changes: Collection[str]) -> dict[
     return contrasts
 
 
+def added_contrasts(sets: Collection[Subset], changes: Collection[str]) -> dict[str, Contrast]:
+    """Change -> the smallest set with it against that without it, else against nothing.
+
+    Of sets that each are a change with what it needs: what it adds to that, where that was run."""
+    ran = sorted({*sets, NOTHING}, key=lambda s: (len(s), sorted(s)))
+    contrasts: dict[str, Contrast] = {}
+    for change in changes:
+        with_it = next(s for s in ran if change in s)
+        rest = with_it - {change}
+        if rest not in ran:
+            rest = NOTHING
+        contrasts[change] = {with_it: Fraction(1), rest: Fraction(-1)}
+    return contrasts
+
+
+def rung_contrasts(sets: Iterable[Subset]) -> dict[str, Contrast]:
+    """What each rung of a ladder adds, in its order -> the rung against the one before it.
+
+    sets: of the rungs in order; the empty one may be among them."""
+    contrasts: dict[str, Contrast] = {}
+    before = NOTHING
+    for rung in sets:
+        if before < rung:
+            added = " and ".join(sorted(rung - before))
+            contrasts[added] = {rung: Fraction(1), before: Fraction(-1)}
+            before = rung
+    return contrasts
+
+
 def left_out_contrasts(
     sets: Collection[Subset], changes: Collection[str], *, with_what_needs_it: bool
 ) -> dict[str, Contrast]:

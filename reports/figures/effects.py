@@ -3,9 +3,36 @@
 from collections.abc import Sequence
 
 from harness.run.plan import Plan
+<<<<<<< HEAD
 from reports.analysis.types import COMPARED_TIMES, Comparisons, effect
 from reports.figures.base import Figure
 from reports.figures.forest import forest
+=======
+from reports.analysis.increments import rungs_of
+from reports.analysis.types import (
+    COMPARED_TIMES,
+    LOSSES,
+    Comparison,
+    Comparisons,
+    OwnWords,
+    effect,
+    effect_kind,
+)
+from reports.figures.base import (
+    CHAR_PX,
+    WIDE,
+    AxisScale,
+    Drawing,
+    Figure,
+    dot,
+    extent,
+    line,
+    mark,
+    shorten,
+    text,
+    x_axis,
+)
+>>>>>>> s36-split
 from reports.figures.gains import gains
 from reports.figures.palette import Palette
 from reports.figures.waterfall import levels_of, mean_of, waterfall
@@ -23,16 +50,19 @@ def waterfalls(plan: Plan, outcome: Comparisons, palette: Palette) -> list[Figur
 
     Published rows that were tuned to one loss differ in time, rows of equal steps in loss.
     """
+    rungs = list(palette.arms)
+    if plan.is_bundle:
+        rungs = [arm for arm in palette.arms if arm in rungs_of(plan)]
     metrics = ["train_time_s", "val_loss"]
-    if len(levels_of("time_to_target", palette.arms, outcome)) >= 3:
+    if len(levels_of("time_to_target", rungs, outcome)) >= 3:
         metrics = ["time_to_target", "val_loss"]
     if plan.evidence:
         metrics = ["train_time_s", "step_ms"]
-        if same_steps(palette.arms, outcome):
+        if same_steps(rungs, outcome):
             metrics = ["val_loss", "step_ms"]
     figures = []
     for metric in metrics:
-        figure = waterfall(metric, palette.arms, outcome, palette)
+        figure = waterfall(metric, rungs, outcome, palette)
         if figure is not None:
             figures.append(figure)
     return figures

@@ -3,7 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 
+<<<<<<< HEAD
 from harness.run.plural import plural
+=======
+from reports.analysis.increments import rungs_of
+from reports.analysis.interactions import Interplay
+>>>>>>> s36-split
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
 from reports.figures.forest import effect_text
@@ -62,7 +67,7 @@ def headline(
             sentences.append(sentence_on(outcome, outcome.primary, unit))
         if any(outcome.of(arm, "heldout_loss") for arm in outcome.arms):
             sentences.append(sentence_on(outcome, "heldout_loss", unit))
-    top = outcome.of(outcome.arms[-1], outcome.primary)
+    top = outcome.of(rungs_of(experiment.plan)[-1], outcome.primary)
     if outcome.increments and experiment.plan.design == "ladder" and top is not None:
         sentences.append(
             f"All parts together: {effect_text(top)} against {top.baseline}, {top.verdict}."

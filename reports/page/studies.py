@@ -22,7 +22,31 @@ from reports.stats.intervals import Estimate
 
 KINDS = {"val_loss": "loss_delta", "steps": "s_delta", "seconds": "s_delta"}
 METRIC_TITLES = {"val_loss": "loss", "steps": "steps", "seconds": "seconds"}
-HEADS = {"alone": "alone", "shapley": "Shapley share", "left_out": "added last"}
+HEADS = {
+    "alone": "alone",
+    "in_order": "added in order",
+    "shapley": "Shapley share",
+    "left_out": "added last",
+}
+MEANS = (
+    "alone on the baseline, averaged over every order in which the changes can be added "
+    "(these shares sum to the whole), and added last, to all others. Where the three differ, "
+    "changes interact. A dash: no arm that was run tells it."
+)
+MEANS_OF_ONE = {  # of a table with one column
+    "left_out": (
+        "added last, to all others, with what needs it. Changes that help together alone are "
+        "each given the whole of it, so these need not sum to it."
+    ),
+    "alone": (
+        "alone on the baseline, or on what it needs. Changes that help together alone show "
+        "nothing here, so these need not sum to the whole, which no arm of this design is."
+    ),
+    "in_order": (
+        "on top of those before it, in the order of changes.yaml. These sum to the whole; in "
+        "another order each can be another number."
+    ),
+}
 LEAD_OF_AXES = (
     "The lowest point of a quadratic through an arm's mean losses along an axis, "
     "logarithmic where all its points are above zero, and where that point lies with 95 % "
@@ -94,7 +118,7 @@ def attribution_table(a: Attribution) -> Study:
     kind = KINDS[a.metric]
     filled = {column for shares in a.shares.values() for column in shares}
     columns = [column for column in HEADS if column in filled]
-    of_total = "left_out" if columns == ["left_out"] else "shapley"
+    of_total = "shapley" if "shapley" in columns else columns[-1]
     rows: list[StudyRow] = []
     for change, shares in a.shares.items():
         name = change
@@ -108,16 +132,7 @@ def attribution_table(a: Attribution) -> Study:
         rows.append(
             ("all together", [total if column == of_total else BLANK for column in columns])
         )
-    means = (
-        "alone on the baseline, averaged over every order in which the changes can be added "
-        "(these shares sum to the whole), and added last, to all others. Where the three differ, "
-        "changes interact. A dash: no arm that was run tells it."
-    )
-    if columns == ["left_out"]:
-        means = (
-            "added last, to all others, with what needs it. Changes that help together alone are "
-            "each given the whole of it, so these need not sum to it."
-        )
+    means = MEANS_OF_ONE.get(columns[0], MEANS) if len(columns) == 1 else MEANS
     lead = (
         f"What each change adds in {a.unit} {a.note}".strip()
         + f": {means} Below zero is better; intervals hold with 95 % for all changes of a column "

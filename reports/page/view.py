@@ -172,6 +172,22 @@ class View:
     definitions: Sequence[tuple[str, str]]
 
 
+def hints_by_arms(plan: Plan) -> list[tuple[str, ClockHint]]:
+    """Each hint once, with the arms whose scripts it is about."""
+    arms: dict[tuple[int, str], list[str]] = {}
+    hints: dict[tuple[int, str], ClockHint] = {}
+    for arm in plan.arms:
+        for hint in arm.hints:
+            key = (hint.line, hint.text)
+            hints[key] = hint
+            arms.setdefault(key, []).append(arm.name)
+    listed = []
+    for key, names in arms.items():
+        who = "every arm" if len(names) == len(plan.arms) > 1 else ", ".join(names)
+        listed.append((who, hints[key]))
+    return listed
+
+
 def view(source: PageSource, figures: Sequence[Figure], index: int) -> View:
     """An experiment as the template prints it; index: its place on the page."""
     experiment, outcome, by_design = source.experiment, source.outcome, source.by_design
@@ -214,7 +230,7 @@ def view(source: PageSource, figures: Sequence[Figure], index: int) -> View:
         recipe=recipe_box(recipe),
         differences=config_differences(recipe),
         environment=how_it_was_run(experiment),
-        hints=[(arm.name, hint) for arm in plan.arms for hint in arm.hints],
+        hints=hints_by_arms(plan),
         commands=commands(experiment.name, plan, here),
         citation=citation(recipe),
         run_columns=columns,

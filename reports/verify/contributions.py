@@ -15,6 +15,7 @@ import numpy as np
 from scipy import stats
 
 from reports.verify.blocks import errors_of, variances_of_arms
+from reports.verify.increments import is_bundle
 from reports.verify.page import Embedded, Page, Row, numbers
 from reports.verify.table import ALPHA, near
 
@@ -42,7 +43,7 @@ def check_contributions(
     rows: compared ones of the loss; index: of the experiment on the page; raised: by how much the
     family of the results folder is larger than the experiment; anytime: it shows sequences."""
     sets, others = _sets(plan, rows)
-    wanted = _wanted(plan["design"], sets, ALPHA / raised)
+    wanted = _wanted(plan["design"], sets, ALPHA / raised, of_bundle=is_bundle(plan))
     slope = _measured_slope(rows, sets, others) if plan.get("foreign") else None
     for metric in ("val_loss", "steps", "seconds"):
         key = (index, f"attribution-{metric}")
@@ -76,10 +77,18 @@ def _sets(plan: Embedded, rows: Sequence[Row]) -> tuple[Sets, Sets]:
     return same, others
 
 
-def _wanted(design: str, sets: Sets, alpha: float) -> list[WantedShare]:
+def _wanted(design: str, sets: Sets, alpha: float, *, of_bundle: bool = False) -> list[WantedShare]:
     """The numbers of a table in the order in which it prints them."""
     changes = [*dict.fromkeys(change for s in sets for change in sorted(s))]
     everything, nothing = frozenset(changes), frozenset[str]()
+    if of_bundle and design in ("ladder", "add-one"):
+        wanted = _of_ladder(sets) if design == "ladder" else _of_added(sets, changes)
+        alphas = alpha / max(1, len(wanted))
+        shares = [WantedShare(who=who, weights=w, alpha=alphas) for who, w in wanted.items()]
+        if everything in sets and shares:
+            weights = {sets[everything]: 1.0, sets[nothing]: -1.0}
+            shares.append(WantedShare(who="all together", weights=weights, alpha=alpha))
+        return shares
     columns: dict[str, dict[str, Weights]] = {"alone": {}, "shapley": {}, "left_out": {}}
     orders = []
     if design in ("factorial", "shapley"):
@@ -99,17 +108,40 @@ def _wanted(design: str, sets: Sets, alpha: float) -> list[WantedShare]:
             columns["shapley"][change] = _shapley(change, orders, sets)
     shown = [column for column in columns.values() if column]
     several = max((sum(change in column for column in shown) for change in changes), default=0)
-    if len(changes) < 2 or (several < 2 and design != "leave-one-out"):
+    if several < (1 if of_bundle else 2) and design != "leave-one-out":
         return []
-    wanted = []
+    if not changes or (len(changes) < 2 and not of_bundle):
+        return []
+    wanted_shares = []
     for change in changes:
         for column in shown:
             if change in column:
                 share = WantedShare(who=change, weights=column[change], alpha=alpha / len(column))
-                wanted.append(share)
-    if everything in sets and (orders or design == "leave-one-out"):
+                wanted_shares.append(share)
+    if everything in sets:
         weights = {sets[everything]: 1.0, sets[nothing]: -1.0}
-        wanted.append(WantedShare(who="all together", weights=weights, alpha=alpha))
+        wanted_shares.append(WantedShare(who="all together", weights=weights, alpha=alpha))
+    return wanted_shares
+
+
+def _of_ladder(sets: Sets) -> dict[str, Weights]:
+    """What each rung adds to the one before it."""
+    rungs = sorted(sets, key=len)
+    wanted: dict[str, Weights] = {}
+    for before, rung in itertools.pairwise(rungs):
+        wanted[" and ".join(sorted(rung - before))] = {sets[rung]: 1.0, sets[before]: -1.0}
+    return wanted
+
+
+def _of_added(sets: Sets, changes: Sequence[str]) -> dict[str, Weights]:
+    """What each change adds to what it needs, where that was run; else it with that."""
+    wanted: dict[str, Weights] = {}
+    for change in changes:
+        size = min(len(s) for s in sets if change in s)
+        smallest = min((s for s in sets if change in s and len(s) == size), key=sorted)
+        before = smallest - {change}
+        other = sets[before] if before in sets else sets[frozenset()]
+        wanted[change] = {sets[smallest]: 1.0, other: -1.0}
     return wanted
 
 

@@ -36,13 +36,32 @@ def planned_pairs(plan: Embedded) -> Sequence[tuple[str, str]]:
     if plan["design"] != "ladder":
         return ()
     first = [arm for arm in plan["arms"] if arm["name"] == plan["baseline"]]
-    arms = first + [arm for arm in plan["arms"] if arm["name"] != plan["baseline"]]
+    arms: Sequence[Embedded] = first + [
+        arm for arm in plan["arms"] if arm["name"] != plan["baseline"]
+    ]
+    if is_bundle(plan):
+        arms = _without_lengths(arms)
     for below, above in pairwise(arms):
         more = set(above["changes"])
         if not more.issuperset(below["changes"]) or len(more) == len(set(below["changes"])):
             return ()
     names = [arm["name"] for arm in arms]
     return [*pairwise(names)] if len(names) > 2 else ()
+
+
+def is_bundle(plan: Embedded) -> bool:
+    """Whether its changes are parts of a difference that was taken apart."""
+    return bool(plan.get("foreign") and plan.get("remarks"))
+
+
+def _without_lengths(arms: Sequence[Embedded]) -> Sequence[Embedded]:
+    """The arms of a bundle's ladder without those with changes that the first rung's holders lack.
+
+    The arms that measure what steps are worth have a change that no arm shares with the first rung
+    but the last one."""
+    with_first = [arm for arm in arms if set(arms[1]["changes"]) <= set(arm["changes"])]
+    apart = {c for arm in arms[1:] if arm not in with_first for c in arm["changes"]}
+    return [arm for arm in arms if not apart & set(arm["changes"])]
 
 
 def check_increments(

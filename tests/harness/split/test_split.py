@@ -150,6 +150,25 @@ def test_renames_prints_imports_and_moved_definitions_are_always_on() -> None:
     assert "n_old is called n_new" in {atom.what for atom in parts.atoms}
 
 
+def test_a_rename_is_neutral_though_the_line_that_logs_it_says_something_else() -> None:
+    parts = apart(
+        "n_old = f(1)\ng(n_old)\nprint(f'now {n_old:.4f}')\nx = 1\n",
+        "n_new = f(1)\ng(n_new)\nprint(f'after {n_new:.6f} of all')\nx = 2\n",
+    )
+    assert [group.name for group in measured(parts.groups)] == ["x"]
+    assert "n_old is called n_new" in {atom.what for atom in parts.atoms}
+
+
+def test_a_moved_definition_is_neutral_though_its_annotations_and_docstring_changed() -> None:
+    one, other = "def f(x):\n    return g(x)\n\n", "def h(x):\n    return x + 1\n\n"
+    annotated = 'def f(x: Tensor) -> Tensor:\n    """Of x."""\n    return g(x)\n\n'
+    parts = apart(f"{one}{other}h(f(1))\nx = 1\n", f"{other}{annotated}h(f(1))\nx = 2\n")
+    assert [group.name for group in measured(parts.groups)] == ["x"]
+    changed = annotated.replace("g(x)", "g(x) + 1")
+    parts = apart(f"{one}{other}h(f(1))\n", f"{other}{changed}h(f(1))\n")
+    assert measured(parts.groups) != []
+
+
 def test_kinds_are_told_by_what_is_touched() -> None:
     parts = apart(
         "class Args:\n    num_iterations = 100\n    lr = 0.1\n\nloader = make(1)\n",
@@ -332,7 +351,7 @@ def test_modules_of_the_scripts_own_go_along_and_may_not_differ(
     assert "is there already" in capsys.readouterr().err
     Path("new/helper.py").write_text("def h():\n    return 2\n")
     assert ablate("split", "old/train.py", "new/train.py", "-o", "other") == 2
-    assert "helper.py: differs too" in capsys.readouterr().err
+    assert "helper.py differs too between OLD and NEW" in capsys.readouterr().err
 
 
 def test_nothing_of_a_script_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,3 +106,23 @@ def test_an_entry_goes_with_the_lines_that_ask_for_it() -> None:
     asked = group_of(parts, "removed: add(state['buffer'], p)")
     assert needs(parts, "removed: if 'buffer' not in state:", "removed: add(state['buffer'], p)")
     assert asked in {group.name for group in parts.groups}
+
+
+def test_a_pop_in_place_of_another_goes_with_it() -> None:
+    old = "def f(x, xs):\n    x = x + g(xs.pop())\n    return h(x)\n"
+    new = (
+        "def f(x, xs):\n    y = xs.pop()\n    log(y)\n    k(y)\n    x = x + g(1)\n    return h(x)\n"
+    )
+    parts = apart(old, new)
+    assert needs(parts, "added: y = xs.pop()", "xs.pop() → 1")
+    assert needs(parts, "xs.pop() → 1", "added: y = xs.pop()")
+
+
+def test_what_is_none_at_first_needs_the_line_that_gives_it() -> None:
+    old = "class A:\n    def __init__(self):\n        self.k = 1\n    def f(self, x):\n        return x * self.k\n"
+    new = old.replace("= 1", "= None").replace(
+        "        return", "        self.k = g(x)\n        return"
+    )
+    parts = apart(old, new)
+    assert needs(parts, "1 → None", "added: self.k = g(x)")
+    assert not needs(parts, "added: self.k = g(x)", "1 → None")

@@ -76,6 +76,38 @@ def test_two_changes_that_only_help_together_in_loss_steps_and_seconds(
             assert any(f"attribution-{metric}, gate" in line for line in said), (metric, said)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("design", ["add-one", "ladder"])
+def test_every_design_tells_the_parts_in_loss_steps_and_seconds(
+    design: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone both do nothing; on top of the gate the scale brings all of it."""
+    monkeypatch.chdir(tmp_path)
+    tables = attributed(split_pair("together", design=design, seeds=4))
+    assert set(tables) == {"val_loss", "steps", "seconds"}
+    for metric, worth in (("val_loss", -0.02), ("steps", -4.0), ("seconds", -0.4)):
+        of_scale = worth if design == "ladder" else 0.0
+        column = "in_order" if design == "ladder" else "alone"
+        recovered(tables[metric], column, {"gate": 0.0, "scale": of_scale})
+        whole = tables[metric].total
+        assert (whole is None) == (design == "add-one")
+        if whole is not None:
+            assert whole.low is not None and whole.high is not None
+            assert whole.low <= worth <= whole.high
+    page = Path("results/experiments/together/report.html").read_text()
+    assert "All parts together" in page if design == "ladder" else "Contributions in steps" in page
+    said = page.split('class="headline"')[-1][:3000]
+    assert "all + steps (" not in said.split("All parts together")[-1][:80]
+    for metric in tables:
+        start = page.index(f'data-table="attribution-{metric}"')
+        carried = carried_in(page[start:])[0]
+        wrong = ",".join(str(float(part) + 0.01) for part in carried.split(","))
+        Path("forged.html").write_text(
+            page[:start] + page[start:].replace(f'"{carried}"', f'"{wrong}"', 1)
+        )
+        assert any(f"attribution-{metric}, gate" in line for line in verify(Path("forged.html")))
+
+
 def carried_in(text: str) -> list[str]:
     return [piece.split('"')[0] for piece in text.split('data-v="')[1:]]
 

@@ -17,8 +17,10 @@ from reports.analysis.interactions import interplay
 from reports.analysis.judges import contrast_of
 from reports.analysis.set_contrasts import (
     Subset,
+    added_contrasts,
     alone_contrasts,
     left_out_contrasts,
+    rung_contrasts,
     shapley_contrasts,
 )
 from reports.figures.interactions import interaction_figure
@@ -266,3 +268,25 @@ def test_shares_hold_for_the_family_that_the_memory_knows(tmp_path: Path) -> Non
     (found,) = (f for f in figures if f.title == "Do the changes add up?")
     at_a_tenth = interplay(alone.runs, alone.plan, level=0.995)
     assert found.rows == interaction_figure(at_a_tenth, alone.plan.corpus.unit).rows
+
+
+def sets_of(*words: str) -> list[Subset]:
+    return [frozenset(word) for word in words]
+
+
+def test_what_a_change_adds_is_against_what_it_needs_where_that_was_run() -> None:
+    found = added_contrasts(sets_of("", "a", "ab", "c", "acd"), "abcd")
+    ends = {change: {"".join(sorted(s)) for s in contrast} for change, contrast in found.items()}
+    assert ends == {"a": {"a", ""}, "b": {"ab", "a"}, "c": {"c", ""}, "d": {"acd", ""}}
+    for contrast in found.values():
+        assert sum(contrast.values()) == 0
+
+
+def test_a_rung_is_against_the_one_before_it_and_all_of_them_sum_to_the_whole() -> None:
+    found = rung_contrasts(sets_of("", "a", "abc", "abcd"))
+    assert [*found] == ["a", "b and c", "d"]
+    whole: dict[Subset, Fraction] = {}
+    for contrast in found.values():
+        for s, weight in contrast.items():
+            whole[s] = whole.get(s, Fraction()) + weight
+    assert {s: w for s, w in whole.items() if w} == {frozenset("abcd"): 1, frozenset(): -1}

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from reports.analysis.compare import compare_all
-from reports.analysis.increments import judged_pairs
+from reports.analysis.increments import judged_pairs, rungs_of
 from reports.inputs.load import load
 from reports.inputs.memory import Memory
 from reports.page.embed import table_rows
@@ -18,6 +18,7 @@ from reports.page.write import write_report
 from reports.stats.contrasts import Method, Sample
 from reports.stats.increments import increment_sequences, increments
 from reports.stats.sequential import t_mixture
+from reports.verify.increments import planned_pairs
 from reports.verify.page import read_page
 from reports.verify.verify import check_statistics, verify
 from tests.proof.batch import contrast_half
@@ -256,3 +257,19 @@ def test_a_chain_whose_parents_are_all_the_baseline_is_the_comparison(tmp_path):
     assert judged_pairs(replace(plan, parents=dict.fromkeys(plan.parents, plan.baseline))) == ()
     unknown = replace(plan, parents={**plan.parents, plan.arms[4].name: "nobody"})
     assert len(judged_pairs(unknown)) == 3
+
+
+def test_a_bundles_ladder_keeps_its_rungs_beside_the_arms_of_another_length(tmp_path):
+    """Those measure what steps are worth: neither is a rung, and the top is the last rung."""
+    write_experiment(tmp_path, arms=LADDER[:4], n_seeds=2)
+    made = load("split", tmp_path)
+    beside = replace(made.plan.arms[-1], name="steps", changes=("steps",))
+    every = replace(beside, name="all + steps", changes=(*made.plan.arms[-1].changes, "steps"))
+    plan = replace(
+        made.plan, arms=(*made.plan.arms, beside, every), foreign=True, remarks=("nothing",)
+    )
+    rungs = tuple(arm.name for arm in made.plan.arms)
+    assert rungs_of(plan) == rungs
+    assert judged_pairs(plan) == judged_pairs(made.plan)
+    assert planned_pairs(plan.to_mapping()) == [*pairwise(rungs)]
+    assert judged_pairs(replace(plan, remarks=())) == ()
