@@ -3,36 +3,10 @@
 from collections.abc import Sequence
 
 from harness.run.plan import Plan
-<<<<<<< HEAD
+from reports.analysis.increments import rungs_of
 from reports.analysis.types import COMPARED_TIMES, Comparisons, effect
 from reports.figures.base import Figure
 from reports.figures.forest import forest
-=======
-from reports.analysis.increments import rungs_of
-from reports.analysis.types import (
-    COMPARED_TIMES,
-    LOSSES,
-    Comparison,
-    Comparisons,
-    OwnWords,
-    effect,
-    effect_kind,
-)
-from reports.figures.base import (
-    CHAR_PX,
-    WIDE,
-    AxisScale,
-    Drawing,
-    Figure,
-    dot,
-    extent,
-    line,
-    mark,
-    shorten,
-    text,
-    x_axis,
-)
->>>>>>> s36-split
 from reports.figures.gains import gains
 from reports.figures.palette import Palette
 from reports.figures.waterfall import levels_of, mean_of, waterfall

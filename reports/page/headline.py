@@ -3,12 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
-<<<<<<< HEAD
 from harness.run.plural import plural
-=======
 from reports.analysis.increments import rungs_of
-from reports.analysis.interactions import Interplay
->>>>>>> s36-split
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
 from reports.figures.forest import effect_text

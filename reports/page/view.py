@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from harness.run.foreign import ClockHint
+from harness.run.plan import Plan
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, Figure
