@@ -27,38 +27,6 @@ def blocks(*sizes: int) -> tuple[int, ...]:
 
 # record without a preset -> what it changes of the one before, in fields of the configuration
 SETTINGS: Mapping[int, Values] = {
-    31: {"schedule.cooldown_frac": 0.5, "schedule.windows": blocks(3, 7, 11, 13)},
-    33: {"schedule.windows": blocks(3, 7, 11, 20)},
-    35: {
-        "schedule.windows": blocks(3, 7, 11, 11, 20),
-        "schedule.windows_short": blocks(1, 3, 5, 5, 6),
-        "schedule.extension_steps": 40,
-        "schedule.extension_rate": "almost_floor",
-    },
-    39: {
-        "schedule.cooldown_frac": 0.4,
-        "optim.adam_every": 2,
-        "optim.muon_momentum_cooldown_steps": 50,
-        "data.batch_tokens": 131072 * 2,
-    },
-    40: {"schedule.cooldown_frac": 0.45},
-    41: {"schedule.extension_rate": "cooling"},
-    42: {
-        "schedule.cooldown_frac": 0.5,
-        "schedule.extension_rate": "almost_floor",
-        "schedule.stage_start": "next",
-        "schedule.windows": blocks(3, 7, 11, 13, 20),
-        "schedule.windows_short": blocks(1, 3, 5, 6, 6),
-    },
-    46: {
-        "schedule.cooldown_frac": 0.55,
-        "schedule.extension_rate": "floor",
-        "schedule.stage_rates": (1.0, 1.51, 1.93),
-        "schedule.stage_rates_after": "hundredth",
-        "data.batch_tokens": 131072,
-        "schedule.batch_growth": (1, 2, 3),
-    },
-    49: {"schedule.stage_rates_after": "fraction"},
     53: {"schedule.stage_rates": (1.0, 1.52, 1.73), "loss.next_tokens": (1.0, 0.5, 0.25)},
     54: {"schedule.cooldown_frac": 0.5, "optim.tie_until": 2 / 3},
     62: {"schedule.cooldown_frac": 0.55},
