@@ -34,9 +34,7 @@ def era_sd(record: str) -> float:
             if int(record[-2:]) <= of_records.until:
                 return of_records.sd
         for link in links_of_record(record):
-            for era in noise.eras:
-                if era.track == TRACK and era.since <= link["date"] <= era.until:
-                    return era.sd
+            return noise.era_of(TRACK, link["date"]).sd
     return noise.latest.sd
 
 

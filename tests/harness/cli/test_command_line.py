@@ -26,7 +26,8 @@ def test_toggles_tell_what_a_script_needs(ablate: Any) -> None:
 
 def test_records_are_listed_in_order_and_resolve_with_origins(ablate: Any) -> None:
     names = [r["name"] for r in ablate("records", "--json").json]
-    assert names == ["r02", "r03", "r03pre", *(f"r{i:02d}" for i in range(4, 19))]
+    assert names == ["r02", "r03", "r03pre", *(f"r{i:02d}" for i in range(4, len(names) + 1))]
+    assert len(names) >= 49
     r12 = ablate("records", "r12", "--json").json
     assert r12["values"]["model.attn_kernel"] == "flex"
     assert r12["origins"]["model.logit_softcap"] == "r09 softcap"
@@ -69,7 +70,7 @@ BAD = (  # arguments -> what the line must say
     (["tugles"], "Did you mean 'toggles'"),
     (["toggles", "--jsno"], "No such option"),
     (["records", "r8"], "unknown record 'r8'; did you mean 'r08'?"),
-    (["records", "r99"], "unknown record 'r99'; did you mean 'r09'?"),
+    (["records", "r009"], "unknown record 'r009'; did you mean 'r09'?"),
     (["records", "r08", "--scale", "tyni"], "did you mean 'tiny'?"),
     (["diff", "r08", "r08"], "name two"),
     (["plan", "quickstrat"], "unknown experiment 'quickstrat'; did you mean 'quickstart'?"),
