@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from harness.bench.replay import drawn
 from harness.bench.unit import Arrays, Pairs, Unit
 from harness.config.presets import names, preset_values, to_config
-from harness.config.run import BLOCK, NewValues, RunConfig, with_fields
+from harness.config.run import BLOCK, NewValues, RunConfig, get, with_fields
 from harness.model.gpt import GPT
 from harness.model.tokens import Tokens
 from harness.optim.schedule import IN_BLOCKS
@@ -28,11 +28,21 @@ from harness.optim.tying import Tie, follow, join_gradients
 TOLERANCES = {"loss": 1e-5, "stream": 5e-5, "grad_norm": 1e-3}
 FLOOR = 1e-6
 VOCAB, SEPARATOR = 257, 256
+# sizes of the embedding of pairs of tokens, where the preset has these
+PAIR_SIZES = {"model.bigram_hash": 97, "model.bigram_width": 24, "model.bigram_sign": 16}
 SHOWN = (37, 16)  # of the stream: every so many positions, so many channels
 NAME = re.compile(r"(r\d+)_forward(?:_|$)")
 
-# end of a name here -> in the records
-RENAMED = {"attn.head_gate.weight": "attn.gate.weight"}
+# end of a name here -> in the records, or in some of them
+RENAMED: Mapping[str, tuple[str, ...]] = {
+    "attn.head_gate.weight": ("attn.gate.weight",),
+    "attn_residual": ("attn.residual_scale",),
+    "mlp_residual": ("mlp.residual_scale",),
+    "attn_post": ("attn.post_scale", "attn.lane0.post_scale"),
+    "mlp_post": ("mlp.post_scale", "mlp.lane0.post_scale"),
+    "attn_post_second": ("attn.lane1.post_scale",),
+    "mlp_post_second": ("mlp.lane1.post_scale",),
+}
 CENTRES: Mapping[
     str, float | tuple[float, ...]
 ] = {  # end of a name in the records -> what 0.02 z is added to
@@ -40,14 +50,17 @@ CENTRES: Mapping[
     "value_mix": 0.5,
     "residual_scale": 1.05,
     "x0_scale": 0.1,
+    "bigram_scale": 0.1,
     "in_scale": 0.5,
     "out_scale": 1.0,
+    "post_scale": 1.0,
     "skip.scale": -1.5,
     "smear.scale": 0.3,
     "backout.scale": 0.5,
 }
 SPREADS = {  # end of a name in the records -> standard deviation
     "embed.weight": 0.5,
+    "bigram.weight": 0.5,
     "gate.weight": 0.5,
     "xsa_alpha": 0.5,
 }
@@ -97,8 +110,10 @@ def parts_of(model: nn.Module, config: RunConfig, recorded: set[int]) -> dict[st
 
 def _part(name: str, p: nn.Parameter, config: RunConfig, recorded: set[int]) -> Origin:
     m, shape = config.model, tuple(p.shape)
-    end = ending(name, RENAMED)
-    of = name.removesuffix(end) + RENAMED[end] if end else name
+    of = name
+    if (end := ending(name, RENAMED)) is not None:
+        named = [name.removesuffix(end) + there for there in RENAMED[end]]
+        of = next((known for known in named if crc(known) in recorded), named[0])
     block, _, leaf = name.rpartition(".attn.")
     if leaf in ("q.weight", "k.weight", "v.weight") and crc(name) not in recorded:
         place = "qkv".index(leaf[0]) * m.d_model
@@ -164,7 +179,11 @@ def sized(record: str, arrays: Arrays) -> RunConfig:
         "model.block_mask": "traced",
         "precision.mode": "fp32",
     }
-    return with_fields(to_config(preset_values(record)[0]), changed)
+    config = to_config(preset_values(record)[0])
+    for field, size in PAIR_SIZES.items():
+        if get(config, field) is not None:
+            changed[field] = size
+    return with_fields(config, changed)
 
 
 def windows(config: RunConfig, arrays: Arrays) -> Tensor:

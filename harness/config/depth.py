@@ -15,10 +15,12 @@ LISTS = (
     "model.mlp_free_layers",
     "model.attn_window_layers",
     "model.key_offset",
+    "model.paired_heads",
     "model.xsa",
 )
 TABLES = ("model.value_embed",)  # an entry for every layer: the number of its table, or None
 AFTER = ("model.backout",)  # what comes out of a layer: of the last one kept up to there
+BEFORE = ("model.lanes",)  # from a layer on: the next one kept
 BETWEEN = ("model.skip_layers",)  # from behind a layer to before a later one, the next one kept
 
 
@@ -35,6 +37,8 @@ def at_depth(values: Values, kept: Sequence[int]) -> NewValues:
             made[name] = numbered([value[layer] for layer in kept])
         elif name in AFTER:
             made[name] = bisect_right(kept, value) - 1
+        elif name in BEFORE:
+            made[name] = bisect_left(kept, value)
         elif name in BETWEEN and value:
             source, into = value
             made[name] = (bisect_right(kept, source) - 1, bisect_left(kept, into))

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.depth import at_depth
+from harness.config.depth import BETWEEN, LISTS, TABLES, at_depth
 from harness.config.presets import load_scale, preset_values
+from harness.config.run import hint_of, toggles
 from harness.errors import UserError
 
 KEPT = [0, 1, 3, 6, 8]  # of nine layers
@@ -16,6 +17,8 @@ CASES = {
     "value_embed": ((0, 1, 2, None, None, None, 2, 1, 3), (0, 1, None, 2, 3)),
     "backout": (5, 2),
     "skip_layers": ((4, 5), (2, 3)),
+    "lanes": (7, 4),
+    "paired_heads": ((0, 2, 8), (0, 4)),
     "attn_window_layers": ((), ()),
 }
 
@@ -69,3 +72,9 @@ def test_layers_that_make_no_network_are_refused(
     scale.write_text(f"set: {{model.n_layer: 4}}\nlayers: {{12: {kept}}}\n")
     with pytest.raises(UserError, match=r"mine\.yaml:2: layers .* of 12 .* ascending order"):
         load_scale("mine")
+
+
+def test_every_toggle_that_lists_layers_is_known() -> None:
+    lists = {name for name, _ in toggles() if "tuple[int" in str(hint_of(name))}
+    known = {*LISTS, *TABLES, *BETWEEN}
+    assert {name for name in lists if name.startswith("model.")} == known
