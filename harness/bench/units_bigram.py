@@ -35,7 +35,7 @@ def made(table: np.ndarray, first: Any, d_model: int, **fields: Any) -> Any:
 
 def added(embedding: Any, block: Any, ids_BT: Tensor, x: Tensor, x0: Tensor) -> Tensor:
     """The stream x behind the block. x0: the embedding."""
-    stream = Stream(x)
+    stream = Stream(x, 1)
     stream.x0 = x0
     embedding(stream, ids_BT)
     block(stream, None, None, None)

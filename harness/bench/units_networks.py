@@ -19,7 +19,9 @@ from harness.bench.replay import drawn
 from harness.bench.unit import Arrays, Pairs, Unit
 from harness.config.presets import names, preset_values, to_config
 from harness.config.run import BLOCK, NewValues, RunConfig, with_fields
+from harness.model.config import ModelConfig
 from harness.model.gpt import GPT
+from harness.model.mudd import HIDDEN, makers_sizes
 from harness.model.tokens import Tokens
 from harness.optim.schedule import IN_BLOCKS
 from harness.optim.tying import Tie, follow, join_gradients
@@ -29,10 +31,21 @@ TOLERANCES = {"loss": 1e-5, "stream": 5e-5, "grad_norm": 1e-3}
 FLOOR = 1e-6
 VOCAB, SEPARATOR = 257, 256
 SHOWN = (37, 16)  # of the stream: every so many positions, so many channels
+PAIRS = {"bigram_hash": 97, "bigram_width": 24, "bigram_sign": 16}  # where a record has them
 NAME = re.compile(r"(r\d+)_forward(?:_|$)")
 
 # end of a name here -> in the records
-RENAMED = {"attn.head_gate.weight": "attn.gate.weight"}
+RENAMED = {
+    "attn.head_gate.weight": "attn.gate.weight",
+    "attn_residual": "attn.residual_scale",
+    "mlp_residual": "mlp.residual_scale",
+    "attn_post": "attn.post_scale",
+    "mlp_post": "mlp.post_scale",
+    "attn_post_second": "attn.lane1.post_scale",
+    "mlp_post_second": "mlp.lane1.post_scale",
+    "bigram.scale": "blocks.0.bigram_scale",
+    "mudd_gates.scale": "mudd.gate_scale",
+}
 CENTRES: Mapping[
     str, float | tuple[float, ...]
 ] = {  # end of a name in the records -> what 0.02 z is added to
@@ -40,6 +53,8 @@ CENTRES: Mapping[
     "value_mix": 0.5,
     "residual_scale": 1.05,
     "x0_scale": 0.1,
+    "bigram_scale": 0.1,
+    "post_scale": 1.0,
     "in_scale": 0.5,
     "out_scale": 1.0,
     "skip.scale": -1.5,
@@ -48,6 +63,7 @@ CENTRES: Mapping[
 }
 SPREADS = {  # end of a name in the records -> standard deviation
     "embed.weight": 0.5,
+    "bigram.weight": 0.5,
     "gate.weight": 0.5,
     "xsa_alpha": 0.5,
 }
@@ -67,23 +83,40 @@ def weight(name: str, shape: tuple[int, ...], centre: float | None = None) -> np
     z = drawn(name, shape)
     if centre is not None:
         return np.asarray(centre + 0.02 * z, dtype=np.float32)
+    if name.startswith("mudd"):
+        return np.asarray(_of_maker(name, z), dtype=np.float32)
     if (end := ending(name, CENTRES)) is not None:
         return np.asarray(np.array(CENTRES[end]) + 0.02 * z, dtype=np.float32)
     end = "embed.weight" if name.startswith("value_embeds") else ending(name, SPREADS)
     return np.asarray(SPREADS.get(end or "", 0.05) * z, dtype=np.float32)
 
 
+def _of_maker(name: str, z: np.ndarray) -> np.ndarray:
+    """Of MUDD's, by its name in the records."""
+    if name == "mudd.gate_scale":
+        return 0.1 + 0.002 * z
+    return z if name.endswith("bias") else 0.2 * z
+
+
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """A parameter here as a part of one in the records: so many rows of it, or an entry."""
+    """A parameter here as a part of one in the records: so many rows of it, or an entry.
+
+    turned: whether its first axis there is the last one here.
+    """
 
     of: str
     shape: tuple[int, ...]  # there
-    at: slice | int | None = None  # None: all
+    at: slice | int | list[int] | None = None  # None: all
     centre: float | None = None
+    turned: bool = False
 
     def values(self) -> Tensor:
         whole = weight(self.of, self.shape, self.centre)
+        if self.turned:
+            whole = whole.reshape(len(whole), -1).T
+        elif isinstance(self.at, list):
+            whole = whole.reshape(-1)
         return torch.tensor(whole if self.at is None else whole[self.at])
 
 
@@ -110,7 +143,33 @@ def _part(name: str, p: nn.Parameter, config: RunConfig, recorded: set[int]) -> 
     if name == "skip.scale" and crc(name) not in recorded:
         half = m.n_layer // 2
         return Origin(of="skip_weights", shape=(half,), at=m.skip_layers[1] - half, centre=-1.5)
+    if name.startswith(("mudd.", "mudd_gates.makers.")):
+        return _part_of_maker(name, shape, m)
+    if m.lanes is not None and ending(name, RENAMED) in ("attn_post", "mlp_post"):
+        of = of.replace(".post_scale", ".lane0.post_scale")
     return Origin(of=of, shape=shape)
+
+
+# the records' order of record 81's coefficients, two channels of eight, by that here
+CHANNELS = {
+    "last": [0, 1, 2, 8, 9, 10, 3, 11, 4, 5, 6, 7, 12, 13],
+    "post": [8, 9, 10, 11, 12],
+}
+
+
+def _part_of_maker(name: str, shape: tuple[int, ...], m: ModelConfig) -> Origin:
+    """Of one of MUDD's, whose makers have as many coefficients there as the one with the most."""
+    *start, maker, leaf = re.split(r"\.(?=last|post|[0-9]|down|up|bias)", name)
+    is_late = maker not in ("last", "0")
+    of = f"{'mudd' if start == ['mudd'] else 'mudd_gate'}.{int(is_late)}.{leaf}"
+    if leaf == "down.weight":
+        return Origin(of=of, shape=shape)
+    if start == ["mudd"] and m.mudd == "raised":
+        channels = (2, 8) if leaf == "bias" else (HIDDEN, 2, 8)
+        return Origin(of=of, shape=channels, at=CHANNELS[maker], turned=leaf != "bias")
+    sizes = makers_sizes(m)
+    rows = max(sizes[:2] if start == ["mudd"] else sizes[2:])
+    return Origin(of=of, shape=(rows, *shape[1:]), at=slice(shape[0]))
 
 
 def crc(name: str) -> int:
@@ -131,6 +190,9 @@ def network(record: str, arrays: Arrays) -> Pairs:
     with torch.no_grad():
         for name, p in model.named_parameters():
             p.copy_(parts[name].values())
+        for name, buffer in model.named_buffers():
+            if name == "bigram.sign":
+                buffer.copy_(torch.tensor(np.sign(drawn(name, tuple(buffer.shape)))))
     # recorded while they are one, token table and head are the head
     tie = None
     if config.optim.tie_until is not None and not theirs.get(crc("embed.weight")):
@@ -164,7 +226,11 @@ def sized(record: str, arrays: Arrays) -> RunConfig:
         "model.block_mask": "traced",
         "precision.mode": "fp32",
     }
-    return with_fields(to_config(preset_values(record)[0]), changed)
+    config = to_config(preset_values(record)[0])
+    for field, size in PAIRS.items():
+        if getattr(config.model, field) is not None:
+            changed[f"model.{field}"] = size
+    return with_fields(config, changed)
 
 
 def windows(config: RunConfig, arrays: Arrays) -> Tensor:

@@ -53,7 +53,7 @@ def refused_heads(c: RunConfig) -> Iterator[str]:
 def refused_gates(c: RunConfig) -> Iterator[str]:
     m = c.model
     gated = {
-        "attn_gate": m.attn_gate is not None,
+        "attn_gate": m.attn_gate == "sigmoid12",
         "smear": m.smear,
         "skip_gate": m.skip_gate,
         "value_mix": m.value_mix in GATED,
@@ -101,8 +101,9 @@ def refused_layer_lists(c: RunConfig) -> Iterator[str]:
                 "layers of model.n_layer: count from 0"
             )
     with_attention = set(range(m.n_layer)) - attention_free(m)
-    unpaired = {"key_offset": m.key_offset, "xsa": m.xsa}
-    for field, layers in {**unpaired, "paired_heads": m.paired_heads}.items():
+    unpaired = {"key_offset": m.key_offset, "xsa": m.xsa, "dc_mha": m.dc_mha}
+    others = {"paired_heads": m.paired_heads, "attn_gate_layers": m.attn_gate_layers}
+    for field, layers in {**unpaired, **others}.items():
         outside = sorted(set(layers) - with_attention)
         if outside:
             yield (
@@ -155,6 +156,27 @@ def refused_sources(c: RunConfig) -> Iterator[str]:
         yield (
             f"model.skip_from=attention needs a layer of model.skip_layers with attention, not "
             f"{ends[0]}, that is not model.backout: choose another"
+        )
+
+
+def refused_mudd(c: RunConfig) -> Iterator[str]:
+    m = c.model
+    last = m.n_layer - 1
+    if m.mudd is not None and last in {*attention_free(m), *m.mlp_free_layers}:
+        yield (
+            f"model.mudd={m.mudd} has coefficients of the last layer's attention and MLP, but "
+            f"layer {last} lacks one: take it out of model.attn_free_layers and "
+            "model.mlp_free_layers"
+        )
+    if m.mudd is not None and m.bigram_hash and m.bigram_inject != "after_attention":
+        yield (
+            f"model.mudd={m.mudd} scales pairs of tokens behind attention, but "
+            f"model.bigram_inject is {m.bigram_inject}: set it to after_attention"
+        )
+    if m.mudd_gate is not None and m.mudd_gate >= m.n_layer:
+        yield (
+            f"model.mudd_gate={m.mudd_gate} is none of the {m.n_layer} layers of model.n_layer: "
+            "choose an earlier layer"
         )
 
 
@@ -232,7 +254,7 @@ def refused_head_pairs(c: RunConfig) -> Iterator[str]:
 def refused_rows(c: RunConfig) -> Iterator[str]:
     m = c.model
     present = {
-        "gate": m.attn_gate is not None or m.value_mix in GATED,
+        "gate": m.attn_gate == "sigmoid12" or m.value_mix in GATED,
         "skip": m.unet_skip or bool(m.skip_layers),
     }
     for row, is_there in present.items():
@@ -304,6 +326,7 @@ SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_layer_lists,
     refused_pairs,
     refused_sources,
+    refused_mudd,
     refused_value_tables,
     refused_portions,
     refused_windows,
