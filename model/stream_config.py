@@ -127,7 +127,7 @@ class StreamConfig:
     mudd: Literal["raised", "plain"] | None = toggle(
         None,
         record="r81",
-        affects=("parameters", "groups", "loss"),
+        affects=("parameters", "loss"),
         choices={"raised": "r81", "plain": "r85"},
         doc=(
             "a coefficient for each position, s (W2 gelu(W1 x) + b), in place of every scale of the"
@@ -140,7 +140,7 @@ class StreamConfig:
     mudd_gate: int | None = toggle(
         None,
         record="r85",
-        affects=("parameters", "groups", "loss"),
+        affects=("parameters", "loss"),
         choices={4: "r85"},
         example=1,
         doc=(

@@ -89,6 +89,8 @@ def keys_seen(config: RunConfig, updates: range) -> float:
             # paired: half the heads with twice the queries, as many keys as one query sees
             keys = mean_keys(kind.slots * T, m.attn_window, windows[kind.is_short])
             seen += n_updates * growth * n * keys
+        near = mean_keys(T, "token", m.dc_window)
+        seen += n_updates * growth * len(m.dc_mha) * near
         tokens += n_updates * growth
     return seen / tokens
 

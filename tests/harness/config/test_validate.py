@@ -184,6 +184,7 @@ EAGER = {
     "system.compile": "off",
 }  # twelve heads of scores
 RIGHT_AT_THE_BORDER: list[dict[str, Any]] = [
+    {"model.n_layer": 4, "model.backout": 0, "model.backout_feeds_attention": True},
     {"model.attn_gate": "sigmoid12", "model.d_model": 12, "model.head_dim": 4},
     {"model.backout": 10},
     {"model.mlp_free_layers": (0, 3, 11), "model.attn_free_layers": (3,)},
