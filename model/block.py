@@ -44,6 +44,11 @@ class WithPairs(nn.Module):
     bigram_scale: nn.Parameter | None
     bigram_first: bool  # whether it enters the block with it, or behind attention
 
+    def take_pairs(self, c: ModelConfig, dtypes: Dtypes, layer: int) -> None:
+        """Have a share where the layer, from 0, takes one."""
+        self.bigram_scale = bigram_scale(c, dtypes) if takes_bigram(c, layer) else None
+        self.bigram_first = c.bigram_inject == "before_block"
+
     def with_pairs(self, x: Tensor, stream: Stream, *, entering: bool) -> Tensor:
         """x with the share, where its place is here. entering: at the block's beginning."""
         if self.bigram_scale is None or self.bigram_first != entering:
@@ -203,8 +208,7 @@ def make_block(
 ) -> WithPairs:
     """The block of a layer, from 0; attn, mlp: None in one without it."""
     block = _of_form(c, dtypes, layer, attn, mlp)
-    block.bigram_scale = bigram_scale(c, dtypes) if takes_bigram(c, layer) else None
-    block.bigram_first = c.bigram_inject == "before_block"
+    block.take_pairs(c, dtypes, layer)
     return block
 
 

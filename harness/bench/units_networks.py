@@ -28,11 +28,19 @@ from harness.optim.tying import Tie, follow, join_gradients
 TOLERANCES = {"loss": 1e-5, "stream": 5e-5, "grad_norm": 1e-3}
 FLOOR = 1e-6
 VOCAB, SEPARATOR = 257, 256
+PAIRS = {  # of tokens: sizes of the tables, where a preset has them
+    "model.bigram_hash": 97,
+    "model.bigram_width": 24,
+    "model.bigram_sign": 16,
+}
 SHOWN = (37, 16)  # of the stream: every so many positions, so many channels
 NAME = re.compile(r"(r\d+)_forward(?:_|$)")
 
 # end of a name here -> in the records
-RENAMED = {"attn.head_gate.weight": "attn.gate.weight"}
+RENAMED = {
+    "attn.head_gate.weight": "attn.gate.weight",
+    "bigram.scale": "blocks.0.bigram_scale",
+}
 CENTRES: Mapping[
     str, float | tuple[float, ...]
 ] = {  # end of a name in the records -> what 0.02 z is added to
@@ -40,6 +48,7 @@ CENTRES: Mapping[
     "value_mix": 0.5,
     "residual_scale": 1.05,
     "x0_scale": 0.1,
+    "bigram_scale": 0.1,
     "in_scale": 0.5,
     "out_scale": 1.0,
     "skip.scale": -1.5,
@@ -48,6 +57,7 @@ CENTRES: Mapping[
 }
 SPREADS = {  # end of a name in the records -> standard deviation
     "embed.weight": 0.5,
+    "bigram.weight": 0.5,
     "gate.weight": 0.5,
     "xsa_alpha": 0.5,
 }
@@ -128,9 +138,7 @@ def network(record: str, arrays: Arrays) -> Pairs:
     model = GPT(config.model, tokens)
     theirs = dict(zip(arrays["name_crc32"].tolist(), arrays["grad_norm"], strict=True))
     parts = parts_of(model, config, set(theirs))
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            p.copy_(parts[name].values())
+    fill(model, parts)
     # recorded while they are one, token table and head are the head
     tie = None
     if config.optim.tie_until is not None and not theirs.get(crc("embed.weight")):
@@ -153,6 +161,16 @@ def network(record: str, arrays: Arrays) -> Pairs:
         yield in_tolerances("grad_norm", *norms)
 
 
+@torch.no_grad()
+def fill(model: GPT, parts: Mapping[str, Origin]) -> None:
+    """Give every parameter its values, and the signs of pairs of tokens."""
+    for name, p in model.named_parameters():
+        p.copy_(parts[name].values())
+    if model.bigram is not None and model.bigram.sign is not None:
+        signs = np.sign(drawn("bigram.sign", tuple(model.bigram.sign.shape)))
+        model.bigram.sign.copy_(torch.tensor(signs))
+
+
 def sized(record: str, arrays: Arrays) -> RunConfig:
     """A preset with the sizes of a unit, on a CPU in fp32."""
     width = int(arrays["h/width"])
@@ -164,7 +182,9 @@ def sized(record: str, arrays: Arrays) -> RunConfig:
         "model.block_mask": "traced",
         "precision.mode": "fp32",
     }
-    return with_fields(to_config(preset_values(record)[0]), changed)
+    values = preset_values(record)[0]
+    tables = {field: size for field, size in PAIRS.items() if values[field] is not None}
+    return with_fields(to_config(values), {**changed, **tables})
 
 
 def windows(config: RunConfig, arrays: Arrays) -> Tensor:
