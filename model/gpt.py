@@ -148,10 +148,7 @@ class GPT(nn.Module):
         kinds = [(kind.slots, int(kind.is_short)) for kind in self.kinds]
         if len(sizes) > 2:
             kinds[-1] = (self.kinds[-1].slots, 2)
-        made: dict[tuple[int, int], Mask] = {}
-        for slots, size in kinds:
-            if (slots, size) not in made:
-                made[slots, size] = self.mask(ids_BT, sizes[size], slots)
+        made = {kind: self.mask(ids_BT, sizes[kind[1]], kind[0]) for kind in dict.fromkeys(kinds)}
         return [made[kind] for kind in kinds]
 
     def stream(self, ids_BT: Tensor, window: Tensor | None = None) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from harness.bench.unit import Arrays, Pairs, Unit
 from harness.bench.units_model import BOUND, RECORDS, compared, leaf, load
 from harness.model.bigram import BigramEmbedding, hashed, sign_rows
-from harness.model.block import make_block
+from harness.model.block import Block
 from harness.model.precision import PLAIN
 from harness.model.stream import Stream
 
@@ -30,7 +30,7 @@ def made(table: np.ndarray, first: Any, d_model: int, **fields: Any) -> Any:
     )
     embedding = BigramEmbedding(config, PLAIN)
     load(embedding, {"weight": table})
-    return embedding, make_block(config, PLAIN, layer=0, attn=None, mlp=None)
+    return embedding, Block(config, PLAIN, layer=0, attn=None, mlp=None)
 
 
 def added(embedding: Any, block: Any, ids_BT: Tensor, x: Tensor, x0: Tensor) -> Tensor:

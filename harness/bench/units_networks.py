@@ -30,8 +30,12 @@ from harness.optim.tying import Tie, follow, join_gradients
 TOLERANCES = {"loss": 1e-5, "stream": 5e-5, "grad_norm": 1e-3}
 FLOOR = 1e-6
 VOCAB, SEPARATOR = 257, 256
+PAIRS = {  # of tokens: sizes of the tables, where a preset has them
+    "model.bigram_hash": 97,
+    "model.bigram_width": 24,
+    "model.bigram_sign": 16,
+}
 SHOWN = (37, 16)  # of the stream: every so many positions, so many channels
-PAIRS = {"bigram_hash": 97, "bigram_width": 24, "bigram_sign": 16}  # where a record has them
 NAME = re.compile(r"(r\d+)_forward(?:_|$)")
 
 # end of a name here -> in the records
@@ -187,12 +191,7 @@ def network(record: str, arrays: Arrays) -> Pairs:
     model = GPT(config.model, tokens)
     theirs = dict(zip(arrays["name_crc32"].tolist(), arrays["grad_norm"], strict=True))
     parts = parts_of(model, config, set(theirs))
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            p.copy_(parts[name].values())
-        for name, buffer in model.named_buffers():
-            if name == "bigram.sign":
-                buffer.copy_(torch.tensor(np.sign(drawn(name, tuple(buffer.shape)))))
+    fill(model, parts)
     # recorded while they are one, token table and head are the head
     tie = None
     if config.optim.tie_until is not None and not theirs.get(crc("embed.weight")):
@@ -215,6 +214,16 @@ def network(record: str, arrays: Arrays) -> Pairs:
         yield in_tolerances("grad_norm", *norms)
 
 
+@torch.no_grad()
+def fill(model: GPT, parts: Mapping[str, Origin]) -> None:
+    """Give every parameter its values, and the signs of pairs of tokens."""
+    for name, p in model.named_parameters():
+        p.copy_(parts[name].values())
+    if model.bigram is not None and model.bigram.sign is not None:
+        signs = np.sign(drawn("bigram.sign", tuple(model.bigram.sign.shape)))
+        model.bigram.sign.copy_(torch.tensor(signs))
+
+
 def sized(record: str, arrays: Arrays) -> RunConfig:
     """A preset with the sizes of a unit, on a CPU in fp32."""
     width = int(arrays["h/width"])
@@ -226,11 +235,9 @@ def sized(record: str, arrays: Arrays) -> RunConfig:
         "model.block_mask": "traced",
         "precision.mode": "fp32",
     }
-    config = to_config(preset_values(record)[0])
-    for field, size in PAIRS.items():
-        if getattr(config.model, field) is not None:
-            changed[f"model.{field}"] = size
-    return with_fields(config, changed)
+    values = preset_values(record)[0]
+    tables = {field: size for field, size in PAIRS.items() if values[field] is not None}
+    return with_fields(to_config(values), {**changed, **tables})
 
 
 def windows(config: RunConfig, arrays: Arrays) -> Tensor:
