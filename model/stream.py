@@ -5,12 +5,29 @@ B batch, T sequence, C model_dim, N heads, H head_dim.
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from torch import Tensor
 
 ENTERED = -1  # the layer before the first block, as whose output the stream entered that
 
 NOTHING: Mapping[str, Tensor] = MappingProxyType({})  # that is told a layer
+
+
+def held(name: str) -> Any:
+    """An attribute of the stream that is an entry of its dictionary.
+
+    Tracing FlexAttention, PyTorch's compiler forgets without a word which attributes of an object
+    were set since; entries of a dictionary it keeps.
+    """
+
+    def get(stream: "Stream") -> Any:
+        return stream.held.get(name)
+
+    def put(stream: "Stream", value: Any) -> None:
+        stream.held[name] = value
+
+    return property(get, put)
 
 
 class Stream:
@@ -24,14 +41,14 @@ class Stream:
     name: in place of numbers that it would have learned.
     """
 
+    x, second, x0 = held("x"), held("second"), held("x0")
+    attended, values, bigram = held("attended"), held("values"), held("bigram")
+    before_last = held("before_last")
+
     def __init__(self, x_BTC: Tensor, n_layer: int) -> None:
-        self.x = self.x0 = x_BTC
-        self.second: Tensor | None = None
+        self.held: dict[str, Any] = {"x": x_BTC, "x0": x_BTC}
         self.saved: dict[int | None, Tensor] = {}
         self.told: list[dict[str, Tensor]] = [{} for _ in range(n_layer)]
-        self.attended = self.before_last = x_BTC
-        self.values: Tensor | None = None
-        self.bigram: Tensor
 
     def tell(self, layers: Iterable[int], name: str, value: Tensor) -> None:
         """Tell layers the same."""
