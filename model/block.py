@@ -204,7 +204,7 @@ class SubLayers(WithPairs):
 class Lanes(SubLayers):
     """The same with two streams: attention reads the first and the MLP the second (record 73).
 
-    Both take both branches, with scales of their own; they begin as one.
+    Both take both branches, with scales of their own; they begin as one. layer: its number.
     """
 
     def __init__(

@@ -60,14 +60,10 @@ class GPT(nn.Module):
         self.skip_weights = None
         self.skip_sources = skip_sources(c) if c.unet_skip else []
         if self.skip_sources:
-            is_share = c.skip_weight == "sigmoid"
+            is_share, shape = c.skip_weight == "sigmoid", (len(self.skip_sources),)
             init = SKIP_INIT if is_share else 1.0
             self.skip_weights = parameter(
-                (len(self.skip_sources),),
-                role="scalar",
-                init=init,
-                dtype=dtypes.scalar,
-                part="skip",
+                shape, role="scalar", init=init, dtype=dtypes.scalar, part="skip"
             )
             self.skip_share = torch.sigmoid if is_share else None
         self.embed = Embedding(rows, c.d_model, role="embed", init=c.embed_init, dtype=dtypes.table)

@@ -135,9 +135,9 @@ class Attention(nn.Module):
         else:
             y = self.kernel(q, k, v, mask, self.scale)
         y_BTNH = y.transpose(1, 2)
-        if "mixed" in told:
-            of = told["mixed"], told["taken"], told["near"]
-            y_BTNH = y_BTNH + correction(q, k, v, *of, self.scale)
+        if (seen := told.get("near")) is not None:
+            mix = correction(q, k, v, told["mixed"], told["taken"], seen, self.scale)
+            y_BTNH = y_BTNH + mix
         alpha = told.get("xsa", self.xsa_alpha)
         if alpha is not None:
             y_BTNH = self.exclude(y_BTNH, v.transpose(1, 2), alpha)
