@@ -135,7 +135,8 @@ class Attention(nn.Module):
         else:
             y = self.kernel(q, k, v, mask, self.scale)
         y_BTNH = y.transpose(1, 2)
-        if (seen := told.get("near")) is not None:
+        seen = told.get("near")
+        if seen is not None:
             mix = correction(q, k, v, told["mixed"], told["taken"], seen, self.scale)
             y_BTNH = y_BTNH + mix
         alpha = told.get("xsa", self.xsa_alpha)

@@ -174,7 +174,7 @@ class Mudd(nn.Module):
 # ---------------------------------------------------------------- gates
 
 
-class Told(NamedTuple):
+class Coefficient(NamedTuple):
     """A coefficient, or one for each head: of which layer, and where it starts."""
 
     name: str
@@ -183,24 +183,24 @@ class Told(NamedTuple):
     start: float
 
 
-def told_coefficients(c: ModelConfig) -> list[Told]:
+def told_coefficients(c: ModelConfig) -> list[Coefficient]:
     """What the gates' makers tell, in their order; the first maker tells it of the first layers."""
     n_heads, last = c.d_model // c.head_dim, c.n_layer - 1
-    told = [Told("xsa", i, n_heads, 0.0) for i in sorted(c.xsa)]
+    told = [Coefficient("xsa", i, n_heads, 0.0) for i in sorted(c.xsa)]
     if c.attn_gate == "dynamic":
-        told += [Told("gate", i, n_heads, GATE_INIT) for i in sorted(gated_layers(c))]
+        told += [Coefficient("gate", i, n_heads, GATE_INIT) for i in sorted(gated_layers(c))]
     for i in sorted(set(range(last)) - attention_free(c)):
-        told.append(Told("x0_scale", i, 1, 0.0))
+        told.append(Coefficient("x0_scale", i, 1, 0.0))
         if c.bigram_hash is not None:
-            told.append(Told("bigram_scale", i, 1, c.bigram_scale_init))
+            told.append(Coefficient("bigram_scale", i, 1, c.bigram_scale_init))
     if c.skip_layers:
-        told.append(Told("skip", c.skip_layers[1], 1, SKIP_INIT))
+        told.append(Coefficient("skip", c.skip_layers[1], 1, SKIP_INIT))
     for i in sorted(c.dc_mha):
-        told += [Told("mixed", i, n_heads, MIX_INIT), Told("taken", i, n_heads, 0.0)]
+        told += [Coefficient("mixed", i, n_heads, MIX_INIT), Coefficient("taken", i, n_heads, 0.0)]
     return told
 
 
-def told_by_makers(c: ModelConfig) -> dict[int, list[Told]]:
+def told_by_makers(c: ModelConfig) -> dict[int, list[Coefficient]]:
     """Layer before which a maker tells -> what it tells."""
     assert c.mudd_gate is not None
     told = told_coefficients(c)
