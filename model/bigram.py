@@ -3,6 +3,8 @@
 B batch, T sequence, C model_dim, W width of the table.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -68,7 +70,8 @@ class BigramEmbedding(nn.Module):
         )
         self.first, self.beyond, self.in_x0 = c.bigram_first, c.d_model - width, c.bigram_in_x0
         self.scale = None
-        if c.bigram_inject == "after_attention":
+        self.enters = c.bigram_inject == "after_attention"
+        if self.enters and c.mudd_gate is None:
             self.scale = bigram_scale(c, dtypes)
         signs = None
         if c.bigram_sign is not None:
@@ -91,7 +94,8 @@ class BigramEmbedding(nn.Module):
     def forward(self, stream: Stream, ids_BT: Tensor) -> None:
         """Give the stream its rows, and the first block's share of them."""
         stream.bigram = self.rows(ids_BT)
-        if self.scale is not None:
-            stream.x = stream.x + self.scale * stream.bigram
+        if self.enters:
+            share: Any = stream.told[0].get("bigram_scale", self.scale)
+            stream.x = stream.x + share * stream.bigram
         if self.in_x0:
             stream.x0 = stream.x

@@ -157,15 +157,25 @@ class ModelConfig(BigramConfig, StreamConfig, ValueConfig, RotaryConfig, EndsCon
         gt=0,
         le=100,
     )
-    attn_gate: Literal["sigmoid12"] | None = toggle(
+    attn_gate: Literal["sigmoid12", "dynamic"] | None = toggle(
         None,
         record="r28",
         affects=("parameters", "loss"),
-        choices={"sigmoid12": "r28"},
+        choices={"sigmoid12": "r28", "dynamic": "r85"},
         doc=(
             "each head's output times a gate before the output projection; sigmoid12: sigma(W h),"
-            " of 12 channels of the normed stream, W init 0; a matrix to the optimizers"
+            " of 12 channels of the normed stream, W init 0; a matrix to the optimizers; dynamic:"
+            " what mudd_gate tells, init 0.25"
         ),
+        requires={"dynamic": {"model.mudd_gate": ON}},
+    )
+    attn_gate_layers: tuple[int, ...] = toggle(
+        (),
+        record="r85",
+        affects=("parameters", "loss"),
+        example=(0,),
+        doc="layers with such gates; none: all with attention; [3, 10] of 11 layers in record 85",
+        requires={"*": {"model.attn_gate": ON}},
     )
     attn_lambda: Literal["weights", "in_out"] | None = toggle(
         None,

@@ -5,35 +5,31 @@ A component is chosen where it is built; the forward pass asks only whether it i
 """
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .activation import ACTIVATIONS
-from .attention import KERNELS, Mask, make_mask
+from .attention import Mask, make_mask
 from .bigram import BigramEmbedding
 from .block import make_block
+from .composed import near
 from .config import ModelConfig
 from .embeddings import VALUE_TABLES, Embedding
-from .exclusive import EXCLUDE
-from .gates import Gate, Smear
+from .gates import Smear
+from .heads import Attention, make_rotary
 from .layers import Linear, RMSNorm
 from .layout import attention_free, layer_kinds, skip_sources, table_of_layer
 from .loss import chunked_cross_entropy
 from .mask import document_ids
-from .paired import by_parity, from_slots, in_slots
+from .mudd import Mudd, MuddGates
 from .parameters import initialize, parameter
-from .precision import BF16, FP32, PLAIN, Dtypes
-from .rotary import ROTATIONS, UNTURNED, Rotary, Turns, offset_keys
+from .precision import PLAIN, Dtypes
 from .skips import SKIP_INIT, Backout, Skip
 from .softcap import capped, softcap_of
-from .stream import Stream
+from .stream import ENTERED, Stream
 from .tokens import Tokens
-from .values import GATE_INPUTS, ValueMix, add, lerp, pair, remainder_of_pair
-
-STORAGE = {"fp32": FP32, "bf16": BF16}
 
 # ---------------------------------------------------------------- MLP
 
@@ -51,116 +47,6 @@ class MLP(nn.Module):
         return y_BTC
 
 
-# ---------------------------------------------------------------- attention
-
-
-def make_rotary(c: ModelConfig, dtypes: Dtypes, *, seq_len: int) -> Rotary:
-    """The tables of the longest sequence, seq_len tokens, shared by all layers."""
-    return Rotary(
-        head_dim=c.head_dim,
-        base=c.rope_base,
-        pairs=c.rope_pairs,
-        freq_dtype=STORAGE[c.rope_freq_dtype] if dtypes.rounds else FP32,
-        table_dtype=STORAGE[c.rope_table_dtype] if dtypes.rounds else FP32,
-        seq_len=2 * seq_len if c.paired_heads else seq_len,
-        as_buffers=c.rope_buffers,
-        yarn=c.window_yarn,
-    )
-
-
-class Attention(nn.Module):
-    def __init__(self, c: ModelConfig, dtypes: Dtypes, *, layer: int) -> None:
-        super().__init__()
-        has_table, n_heads = table_of_layer(c)[layer] is not None, c.d_model // c.head_dim
-        self.head_dim, self.merged = c.head_dim, c.qkv_layout == "merged"
-
-        def linear(part: str, rows: int = c.d_model, init: str = c.qkv_init) -> Linear:
-            return Linear(rows, c.d_model, role="hidden", init=init, dtypes=dtypes, part=part)
-
-        if self.merged:
-            self.qkv = linear("qkv", 3 * c.d_model)
-        else:
-            self.q, self.k, self.v = linear("q"), linear("k"), linear("v")
-        self.out = linear("out", init=c.proj_init)
-        self.norm_first = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "before_rope" else None
-        self.norm_last = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "after_rope" else None
-        self.rotate, self.paired = ROTATIONS[c.rope_pairing][c.rope_math], layer in c.paired_heads
-        if self.paired:
-            self.rotate = by_parity(self.rotate)
-        offset_by = "halves" if c.key_offset_channels == "quarters" else c.rope_pairing
-        self.unturned = UNTURNED[offset_by] if layer in c.key_offset else None
-        self.kernel, self.scale = KERNELS[c.attn_kernel], c.attn_scale
-        self.head_gate = None
-        if c.attn_gate is not None:
-            self.head_gate = Gate(n_heads, dtypes)
-        self.xsa_alpha = None
-        if layer in c.xsa:
-            self.xsa_alpha = parameter(
-                (n_heads,), role="scalar", init=0.0, dtype=dtypes.scalar, part="xsa"
-            )
-            self.exclude = EXCLUDE[c.xsa_form]
-        self.value_gate = None
-        if has_table and c.value_mix in GATE_INPUTS:
-            self.value_gate = Gate(n_heads, dtypes)
-            read = "gate" if self.paired and c.value_mix == "gate_mixed" else c.value_mix
-            self.gate_input = GATE_INPUTS[read]
-        self.mix: ValueMix | None = None
-        self.value_mix: Any = 0.5  # a number, or a parameter
-        self.first_scales_weights = c.attn_lambda == "weights"
-        self.in_scale = self.out_scale = None
-        if c.attn_lambda == "in_out":
-            self.in_scale = parameter((), role="scalar", init=0.5, dtype=dtypes.scalar)
-            self.out_scale = parameter((), role="scalar", init=1.0, dtype=dtypes.scalar)
-        if c.value_mix == "pair":
-            self.mix = remainder_of_pair if self.first_scales_weights else pair
-            self.value_mix = parameter((2,), role="scalar", init=0.5, dtype=dtypes.scalar)
-        elif c.value_mix in ("add", *GATE_INPUTS):
-            self.mix = add if has_table else None
-        elif has_table or c.value_residual is not None:
-            self.mix = lerp
-            if has_table or c.value_residual == "learned":
-                self.value_mix = parameter((), role="scalar", init=0.5, dtype=dtypes.scalar)
-
-    def forward(
-        self, x_BTC: Tensor, rotary: Turns, mask: Mask, source: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """The branch's output (B, T, C) and this layer's own values (B, T, N, H), unmixed."""
-        B, T, C = x_BTC.shape
-        a = self.value_mix[0] if self.first_scales_weights else self.in_scale
-        q, k, v = (
-            self.qkv(x_BTC, a).chunk(3, dim=-1)
-            if self.merged
-            else (self.q(x_BTC, a), self.k(x_BTC, a), self.v(x_BTC, a))
-        )
-        q, k, v = (z.view(B, T, -1, self.head_dim) for z in (q, k, v))
-        own_v = v
-        row = None if source is None else source.view_as(v)
-        if self.value_gate is not None and source is not None:
-            row = 2 * self.value_gate(self.gate_input(x_BTC, source))[..., None] * row
-        if self.mix is not None:
-            v = self.mix(v, row, self.value_mix)
-        if self.norm_first is not None:
-            q, k = self.norm_first(q), self.norm_first(k)
-        q, k = (self.rotate(z, rotary.cos, rotary.sin) for z in (q, k))
-        if rotary.growth is not None:
-            q = rotary.growth * q
-        if self.unturned is not None:
-            k = offset_keys(k, self.unturned)
-        if self.norm_last is not None:
-            q, k = self.norm_last(q), self.norm_last(k)
-        q, k, v = (z.transpose(1, 2).to(own_v.dtype) for z in (q, k, v))
-        if self.paired:
-            y = from_slots(self.kernel(in_slots(q), in_slots(k), in_slots(v), mask, self.scale))
-        else:
-            y = self.kernel(q, k, v, mask, self.scale)
-        y_BTNH = y.transpose(1, 2)
-        if self.xsa_alpha is not None:
-            y_BTNH = self.exclude(y_BTNH, v.transpose(1, 2), self.xsa_alpha)
-        if self.head_gate is not None:
-            y_BTNH = y_BTNH * self.head_gate(x_BTC)[..., None]
-        return self.out(y_BTNH.reshape(B, T, C), self.out_scale), own_v
-
-
 # ---------------------------------------------------------------- the network
 
 
@@ -174,14 +60,10 @@ class GPT(nn.Module):
         self.skip_weights = None
         self.skip_sources = skip_sources(c) if c.unet_skip else []
         if self.skip_sources:
-            is_share = c.skip_weight == "sigmoid"
+            is_share, shape = c.skip_weight == "sigmoid", (len(self.skip_sources),)
             init = SKIP_INIT if is_share else 1.0
             self.skip_weights = parameter(
-                (len(self.skip_sources),),
-                role="scalar",
-                init=init,
-                dtype=dtypes.scalar,
-                part="skip",
+                shape, role="scalar", init=init, dtype=dtypes.scalar, part="skip"
             )
             self.skip_share = torch.sigmoid if is_share else None
         self.embed = Embedding(rows, c.d_model, role="embed", init=c.embed_init, dtype=dtypes.table)
@@ -206,7 +88,13 @@ class GPT(nn.Module):
         if c.skip_layers:
             source, into = c.skip_layers
             self.skip = Skip(source, into, dtypes, gated=c.skip_gate)
-        self.backout = Backout(c.backout, dtypes) if c.backout is not None else None
+        self.backout = self.mudd = None
+        if c.mudd is not None:
+            self.mudd = Mudd(c, dtypes)
+        elif c.backout is not None:
+            self.backout = Backout(c.backout, dtypes)
+        self.mudd_gates = MuddGates(c, dtypes) if c.mudd_gate is not None else None
+        self.composed, self.dc_window = c.dc_mha, c.dc_window
         self.saved_layers = {c.backout, *c.skip_layers[:1], *self.skip_sources}
         self.left_early = c.skip_layers[0] if c.skip_from == "attention" else None
         self.norm = RMSNorm(c.norm_eps, None)
@@ -221,6 +109,12 @@ class GPT(nn.Module):
         if c.attn_mask == "document":
             self.mask_args = (c.attn_kernel, c.attn_window, c.block_mask)
         self.matmul_dtype = dtypes.matmul
+
+    def documents(self, ids_BT: Tensor) -> Tensor:
+        """Each position's document (1, T): one of all, where attention minds none."""
+        if self.mask_args is None:
+            return torch.zeros_like(ids_BT[:1])
+        return document_ids(ids_BT[0], self.separator)[None]
 
     def mask(self, ids_BT: Tensor, window: Tensor | None, slots: int = 1) -> Mask:
         """The mask of the layers of a kind: None where the kernel is causal by itself.
@@ -250,10 +144,7 @@ class GPT(nn.Module):
         kinds = [(kind.slots, int(kind.is_short)) for kind in self.kinds]
         if len(sizes) > 2:
             kinds[-1] = (self.kinds[-1].slots, 2)
-        made: dict[tuple[int, int], Mask] = {}
-        for slots, size in kinds:
-            if (slots, size) not in made:
-                made[slots, size] = self.mask(ids_BT, sizes[size], slots)
+        made = {kind: self.mask(ids_BT, sizes[kind[1]], kind[0]) for kind in dict.fromkeys(kinds)}
         return [made[kind] for kind in kinds]
 
     def stream(self, ids_BT: Tensor, window: Tensor | None = None) -> Tensor:
@@ -266,7 +157,9 @@ class GPT(nn.Module):
             x = self.smear(x)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
-        stream, T, half = Stream(x), ids_BT.shape[1], len(self.blocks) // 2
+        stream, T, half = Stream(x, len(self.blocks)), ids_BT.shape[1], len(self.blocks) // 2
+        if self.mudd_gates is not None:
+            self.mudd_gates(0, stream)
         if self.bigram is not None:
             self.bigram(stream, ids_BT)
         masks = self.masks(ids_BT, window)
@@ -277,7 +170,15 @@ class GPT(nn.Module):
             if self.value_embeds is not None
             else [None] * len(self.blocks)
         )
+        stream.saved[ENTERED] = stream.x
+        if self.composed:
+            stream.tell(self.composed, "near", near(self.documents(ids_BT), self.dc_window))
+        first_row = next((row for row in sources if row is not None), None)
         for i, block in enumerate(self.blocks):
+            if self.mudd_gates is not None and i > 0:
+                self.mudd_gates(i, stream)
+            if self.mudd is not None and i == len(self.blocks) - 1:
+                sources[i] = self.mudd.before(stream, sources[i])
             if self.skip_weights is not None and 0 <= i - half < len(self.skip_sources):
                 # by index: unbound, a compiled pass would write three more streams and read three
                 weight = self.skip_weights[i - half]
@@ -294,6 +195,8 @@ class GPT(nn.Module):
             stream.x = (stream.x + stream.second) / 2
         if self.backout is not None:
             self.backout(stream)
+        if self.mudd is not None:
+            self.mudd.after(stream, first_row)
         y_BTC: Tensor = self.norm(stream.x)
         return y_BTC
 

@@ -9,6 +9,9 @@ from typing import NamedTuple
 from .config import ModelConfig
 
 GATE_CHANNELS = 12  # of the stream, that a gate reads
+ALL_SCALES = frozenset(
+    ("attn_residual", "attn_post", "x0_scale", "bigram_scale", "mlp_residual", "mlp_post")
+)  # of a block of two sub-layers
 N_ENDS = 3  # layers at either end that "ends" gives tables to
 
 
@@ -83,3 +86,17 @@ def table_of_layer(c: ModelConfig) -> tuple[int | None, ...]:
         pattern = TABLE_PATTERNS[c.value_embed]
         return tuple(None if i in free else pattern(i, c.n_layer) for i in range(c.n_layer))
     return c.value_embed
+
+
+def gated_layers(c: ModelConfig) -> frozenset[int]:
+    """Layers whose attention has gates."""
+    if c.attn_gate is None:
+        return frozenset()
+    return frozenset(c.attn_gate_layers or range(c.n_layer)) - attention_free(c)
+
+
+def told_scales(c: ModelConfig, layer: int) -> frozenset[str]:
+    """Scales of a block that are no parameters: what MUDD tells for every position."""
+    if c.mudd is not None and layer == c.n_layer - 1:
+        return ALL_SCALES
+    return frozenset(("x0_scale", "bigram_scale")) if c.mudd_gate is not None else frozenset()

@@ -16,8 +16,20 @@ from torch import Tensor, nn
 ROLES = ("embed", "head", "hidden", "scalar", "value_embed")
 PARTS = {
     "embed": ("bigram",),
-    "hidden": ("qkv", "q", "k", "v", "out", "up", "down", "gate", "smear_gate", "skip_gate"),
-    "scalar": ("residual", "x0", "post", "skip", "xsa", "bigram_scale"),
+    "hidden": (
+        *("qkv", "q", "k", "v", "out", "up", "down"),
+        *("gate", "smear_gate", "skip_gate", "mudd", "mudd_gate"),
+    ),
+    "scalar": (
+        "residual",
+        "x0",
+        "post",
+        "skip",
+        "xsa",
+        "bigram_scale",
+        "mudd_bias",
+        "mudd_gate_bias",
+    ),
 }
 NORMAL = {"normal": 1.0, "normal_0.01": 0.01}  # initial values: their standard deviation
 # the same times shape[-1]^1/2: half the width of uniform ones, of standard deviation 3^-1/2, 1/2, 1

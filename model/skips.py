@@ -29,7 +29,8 @@ class Backout(nn.Module):
 class Skip(nn.Module):
     """x + f s before block `into`, s the output of block `source` (record 45).
 
-    f = sigma(w), w learned, init -1.5; gated 2 sigma(w) sigma(u x0[0:12)), u init 0 (record 55).
+    f = sigma(w), w learned, init -1.5; gated 2 sigma(w) sigma(u x0[0:12)), u init 0 (record 55); or
+    sigma(w) times what is told for each position.
     """
 
     def __init__(self, source: int, into: int, dtypes: Dtypes, *, gated: bool) -> None:
@@ -40,6 +41,9 @@ class Skip(nn.Module):
 
     def forward(self, stream: Stream) -> None:
         share = torch.sigmoid(self.scale)
+        told = stream.told[self.into].get("skip")
+        if told is not None:
+            share = share * told
         if self.gate is not None:
             share = 2 * share * self.gate(stream.x0)
         stream.x = stream.x + share * stream.saved[self.source]

@@ -124,3 +124,51 @@ class StreamConfig:
         ),
         requires={"*": {"model.lanes": ON}},
     )
+    mudd: Literal["raised", "plain"] | None = toggle(
+        None,
+        record="r81",
+        affects=("parameters", "loss"),
+        choices={"raised": "r81", "plain": "r85"},
+        doc=(
+            "a coefficient for each position, s (W2 gelu(W1 x) + b), in place of every scale of the"
+            " last block and of back-out's l; earlier streams enter that block, its values and the"
+            " head alike; raised: s 0.2/3^1/2, of the values 1.15 times that; plain: s 0.1"
+        ),
+        requires={"*": {"model.residual_form": ("sub_layers",), "model.backout": ON}},
+        conflicts={"*": {"model.lanes": ON, "model.value_residual": ON}},
+    )
+    mudd_gate: int | None = toggle(
+        None,
+        record="r85",
+        affects=("parameters", "loss"),
+        choices={4: "r85"},
+        example=1,
+        doc=(
+            "gates, shares of xsa and scales of x0 are told for each position by two makers alike,"
+            " s learned, init 0.1: of the layers before this one from x0, of the others from the"
+            " stream before it"
+        ),
+        ge=1,
+        requires={"*": {"model.mudd": ON}},
+        conflicts={"*": {"model.attn_gate": ("sigmoid12",), "model.skip_gate": (True,)}},
+    )
+    dc_mha: tuple[int, ...] = toggle(
+        (),
+        record="r85",
+        affects=("parameters", "loss"),
+        example=(1,),
+        doc=(
+            "layers whose heads add a mixture of all heads' probabilities over near keys, of their"
+            " values, by two factors that mudd_gate tells; [10] of 11 layers in record 85"
+        ),
+        requires={"*": {"model.mudd_gate": ON}},
+    )
+    dc_window: int = toggle(
+        112,
+        record="r85",
+        example=16,
+        doc="keys of dc_mha, the query's own and those before it, of its document",
+        ge=1,
+        unit="tokens",
+        requires={"*": {"model.dc_mha": ON}},
+    )

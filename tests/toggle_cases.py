@@ -41,6 +41,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "model.bigram_hash": (97,),
     "model.bigram_width": (24,),
     "model.bigram_sign": (16,),
+    "model.mudd_gate": (1,),
     **{f"optim.{row}_beta1": (0.6,) for row in ROWS if "beta1" in ROWS[row].settings},
     "optim.bigram_scale_beta2": (0.5,),
     "schedule.steps": (3,),

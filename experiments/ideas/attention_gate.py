@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from harness.model.config import toggle
-from harness.model.gpt import GPT, Attention
+from harness.model.gpt import GPT
+from harness.model.heads import Attention
 from harness.model.parameters import parameter
 
 

@@ -9,6 +9,7 @@ from harness.bench.units_cadence import CADENCE_UNITS
 from harness.bench.units_data import DATA_UNITS
 from harness.bench.units_loss import LOSS_UNITS
 from harness.bench.units_model import MODEL_UNITS, OTHER_ATTENTION
+from harness.bench.units_mudd import MUDD_UNITS
 from harness.bench.units_networks import NETWORK_UNITS, network_unit
 from harness.bench.units_optim import OPTIM_UNITS
 from harness.bench.units_rotary import ROTARY_UNITS
@@ -20,6 +21,7 @@ UNITS: Mapping[str, Unit] = {
     **MODEL_UNITS,
     **NETWORK_UNITS,
     **BIGRAM_UNITS,
+    **MUDD_UNITS,
     **LOSS_UNITS,
     **DATA_UNITS,
     **ROTARY_UNITS,

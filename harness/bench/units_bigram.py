@@ -12,7 +12,7 @@ from torch import Tensor
 from harness.bench.unit import Arrays, Pairs, Unit
 from harness.bench.units_model import BOUND, RECORDS, compared, leaf, load
 from harness.model.bigram import BigramEmbedding, hashed, sign_rows
-from harness.model.block import make_block
+from harness.model.block import Block
 from harness.model.precision import PLAIN
 from harness.model.stream import Stream
 
@@ -30,12 +30,12 @@ def made(table: np.ndarray, first: Any, d_model: int, **fields: Any) -> Any:
     )
     embedding = BigramEmbedding(config, PLAIN)
     load(embedding, {"weight": table})
-    return embedding, make_block(config, PLAIN, layer=0, attn=None, mlp=None)
+    return embedding, Block(config, PLAIN, layer=0, attn=None, mlp=None)
 
 
 def added(embedding: Any, block: Any, ids_BT: Tensor, x: Tensor, x0: Tensor) -> Tensor:
     """The stream x behind the block. x0: the embedding."""
-    stream = Stream(x)
+    stream = Stream(x, 1)
     stream.x0 = x0
     embedding(stream, ids_BT)
     block(stream, None, None, None)

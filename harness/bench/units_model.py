@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from harness.bench.unit import Arrays, Pairs, Unit
+from harness.model.composed import near
 from harness.model.config import ModelConfig
 from harness.model.gates import Smear
-from harness.model.gpt import Attention, make_rotary
+from harness.model.heads import Attention, make_rotary
 from harness.model.layers import RMSNorm
 from harness.model.layout import layer_kinds
 from harness.model.loss import chunked_cross_entropy
@@ -76,7 +77,7 @@ def backout(arrays: Arrays) -> Pairs:
     x, saved = leaf(arrays["in/x"]), leaf(arrays["in/saved"])
     part = Backout(0, PLAIN)
     load(part, {"scale": arrays["w/scale"]})
-    stream = Stream(x)
+    stream = Stream(x, 1)
     stream.saved[0] = saved
     part(stream)
     y = NORM(stream.x)
@@ -94,7 +95,7 @@ def skip_gate(arrays: Arrays) -> Pairs:
             leaves["gate"] = part.gate.weight
         told = dict(arrays)
         told[f"{case}grad/w"] = arrays[f"{case}grad/w"].reshape(-1)[-1]  # of several weights
-        stream = Stream(x0)
+        stream = Stream(x0, 2)
         stream.x, stream.saved[0] = x, saved
         part(stream)
         yield from compared(told, case, stream.x, leaves)
@@ -165,22 +166,26 @@ def seen(arrays: Arrays, T: int, slots: int) -> Tensor:
     """
     if "mask/packed" in arrays:
         return torch.tensor(np.unpackbits(arrays["mask/packed"], axis=1, count=T)).bool()
-    t_T = np.arange(T)
-    document_T = np.searchsorted(arrays["h/docs"], t_T // slots, side="right")
-    same_TT = document_T[:, None] == document_T
+    t_T, document_1T = torch.arange(T), documents(arrays, T, slots)
     back_TT = t_T[:, None] - t_T
-    return torch.tensor(same_TT & (back_TT >= 0) & (back_TT <= arrays["h/window_back"]))
+    is_near = (back_TT >= 0) & (back_TT <= int(arrays["h/window_back"]))
+    return is_near & (document_1T == document_1T.T)
 
 
-class Given(nn.Module):
-    """A gate that is told for every position, as later records compute theirs elsewhere."""
+def documents(arrays: Arrays, T: int, slots: int = 1) -> Tensor:
+    """Each position's document: (1, T). slots: so many of T in a row are one position."""
+    t_T = np.arange(T) // slots
+    return torch.tensor(np.searchsorted(arrays["h/docs"], t_T, side="right"))[None]
 
-    def __init__(self, gate_1TN: np.ndarray) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(gate_1TN.shape))
 
-    def forward(self, x_BTC: Tensor) -> Tensor:
-        return self.weight
+# name of what a stream tells of every position -> in a unit, as its gradient is called
+TOLD = {"gate": "in/gate", "xsa": "w/alpha", "mixed": "in/dc1", "taken": "in/dc2"}
+
+
+def told_by(arrays: Arrays) -> dict[str, Tensor]:
+    """What later records compute for every position elsewhere: arrays (1, T, N)."""
+    by_position = {name: key for name, key in TOLD.items() if key in arrays}
+    return {n: leaf(arrays[key]) for n, key in by_position.items() if arrays[key].ndim == 3}
 
 
 def attention(arrays: Arrays, *, case: str = "", **fields: Any) -> Pairs:
@@ -199,9 +204,6 @@ def attention(arrays: Arrays, *, case: str = "", **fields: Any) -> Pairs:
         **fields,
     )
     layer: Any = Attention(config, PLAIN, layer=0)
-    if "in/gate" in arrays:
-        layer.head_gate = Given(arrays["in/gate"])
-        layer.xsa_alpha = nn.Parameter(torch.empty(arrays["w/alpha"].shape))
     load(layer, {name: arrays[key] for name, (key, _) in ATTENTION.items() if key in arrays})
     x = leaf(arrays["in/x"])
     leaves = {ATTENTION[name][1]: p for name, p in layer.named_parameters()} | {"x": x}
@@ -209,10 +211,14 @@ def attention(arrays: Arrays, *, case: str = "", **fields: Any) -> Pairs:
     if has_table:
         leaves["ve"] = leaf(arrays["in/ve"])
         source = leaves["ve"][None]
+    told = told_by(arrays)
+    leaves |= {TOLD[name].partition("/")[2]: t for name, t in told.items()}
+    if "mixed" in told:
+        told["near"] = near(documents(arrays, T), config.dc_window)
     slots = layer_kinds(config)[0].slots
     S = slots * T
     mask = torch.zeros(S, S).masked_fill_(~seen(arrays, S, slots), -torch.inf)
-    y, _ = layer(x[None], make_rotary(config, PLAIN, seq_len=T)(S), mask, source)
+    y, _ = layer(x[None], make_rotary(config, PLAIN, seq_len=T)(S), mask, source, told)
     yield from compared(arrays, case, y[0], leaves)
 
 
@@ -229,19 +235,18 @@ def value_pair(arrays: Arrays, **fields: Any) -> Pairs:
     yield from attention(renamed, value_mix="pair", attn_gate="sigmoid12", **fields)
 
 
-def xsa_r86(arrays: Arrays) -> Pairs:
-    """With gates and shares that are told for every position."""
-    told = {**arrays, "w/gate": arrays["in/gate"]}
-    yield from in_out(told, rope_pairing="adjacent", xsa=(0,), xsa_form="ratio")
+def told_heads(arrays: Arrays, **fields: Any) -> Pairs:
+    """With gates and shares that are told for every position. fields: of the configuration."""
+    yield from in_out(arrays, gated=False, mudd_gate=1, rope_pairing="adjacent", **fields)
 
 
-def in_out(arrays: Arrays, *, value_mix: str = "add", **fields: Any) -> Pairs:
-    """Gated attention whose pair `lambdas` scales its matrices. fields: of the configuration."""
+def in_out(arrays: Arrays, *, value_mix: str = "add", gated: bool = True, **fields: Any) -> Pairs:
+    """Attention whose pair `lambdas` scales its matrices. fields: of the configuration."""
     parts = dict(arrays)
     for start in ("w/", "grad/"):
         parts[f"{start}in_scale"], parts[f"{start}out_scale"] = parts.pop(f"{start}lambdas")
-    sides = {"attn_lambda": "in_out", "attn_gate": "sigmoid12"}
-    yield from attention(parts, value_mix=value_mix, **sides, **fields)
+    gate = "sigmoid12" if gated else None
+    yield from attention(parts, value_mix=value_mix, attn_lambda="in_out", attn_gate=gate, **fields)
 
 
 # ---------------------------------------------------------------- all of these
@@ -262,7 +267,8 @@ PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
         in_out, value_mix="gate", rope_pairing="adjacent", paired_heads=(0,)
     ),
     "xsa_r82": partial(in_out, value_mix="gate_mixed", rope_pairing="adjacent", xsa=(0,)),
-    "xsa_r86": xsa_r86,
+    "xsa_r86": partial(told_heads, xsa=(0,), xsa_form="ratio"),
+    "dc_mha": partial(told_heads, xsa=(0,), key_offset=(0,)),
     "value_gate_r55": partial(in_out, value_mix="gate"),
     "value_gate_r70": partial(in_out, value_mix="gate_mixed", rope_pairing="adjacent"),
 }

@@ -18,8 +18,10 @@ from torch import Tensor, nn
 from harness.bench.replay import drawn
 from harness.bench.unit import Arrays, Pairs, Unit
 from harness.config.presets import names, preset_values, to_config
-from harness.config.run import BLOCK, NewValues, RunConfig, get, with_fields
+from harness.config.run import BLOCK, NewValues, RunConfig, with_fields
+from harness.model.config import ModelConfig
 from harness.model.gpt import GPT
+from harness.model.mudd import HIDDEN, makers_sizes
 from harness.model.tokens import Tokens
 from harness.optim.schedule import IN_BLOCKS
 from harness.optim.tying import Tie, follow, join_gradients
@@ -28,20 +30,25 @@ from harness.optim.tying import Tie, follow, join_gradients
 TOLERANCES = {"loss": 1e-5, "stream": 5e-5, "grad_norm": 1e-3}
 FLOOR = 1e-6
 VOCAB, SEPARATOR = 257, 256
-# sizes of the embedding of pairs of tokens, where the preset has these
-PAIR_SIZES = {"model.bigram_hash": 97, "model.bigram_width": 24, "model.bigram_sign": 16}
+PAIRS = {  # of tokens: sizes of the tables, where a preset has them
+    "model.bigram_hash": 97,
+    "model.bigram_width": 24,
+    "model.bigram_sign": 16,
+}
 SHOWN = (37, 16)  # of the stream: every so many positions, so many channels
 NAME = re.compile(r"(r\d+)_forward(?:_|$)")
 
-# end of a name here -> in the records, or in some of them
-RENAMED: Mapping[str, tuple[str, ...]] = {
-    "attn.head_gate.weight": ("attn.gate.weight",),
-    "attn_residual": ("attn.residual_scale",),
-    "mlp_residual": ("mlp.residual_scale",),
-    "attn_post": ("attn.post_scale", "attn.lane0.post_scale"),
-    "mlp_post": ("mlp.post_scale", "mlp.lane0.post_scale"),
-    "attn_post_second": ("attn.lane1.post_scale",),
-    "mlp_post_second": ("mlp.lane1.post_scale",),
+# end of a name here -> in the records
+RENAMED = {
+    "attn.head_gate.weight": "attn.gate.weight",
+    "attn_residual": "attn.residual_scale",
+    "mlp_residual": "mlp.residual_scale",
+    "attn_post": "attn.post_scale",
+    "mlp_post": "mlp.post_scale",
+    "attn_post_second": "attn.lane1.post_scale",
+    "mlp_post_second": "mlp.lane1.post_scale",
+    "bigram.scale": "blocks.0.bigram_scale",
+    "mudd_gates.scale": "mudd.gate_scale",
 }
 CENTRES: Mapping[
     str, float | tuple[float, ...]
@@ -51,9 +58,9 @@ CENTRES: Mapping[
     "residual_scale": 1.05,
     "x0_scale": 0.1,
     "bigram_scale": 0.1,
+    "post_scale": 1.0,
     "in_scale": 0.5,
     "out_scale": 1.0,
-    "post_scale": 1.0,
     "skip.scale": -1.5,
     "smear.scale": 0.3,
     "backout.scale": 0.5,
@@ -80,23 +87,40 @@ def weight(name: str, shape: tuple[int, ...], centre: float | None = None) -> np
     z = drawn(name, shape)
     if centre is not None:
         return np.asarray(centre + 0.02 * z, dtype=np.float32)
+    if name.startswith("mudd"):
+        return np.asarray(_of_maker(name, z), dtype=np.float32)
     if (end := ending(name, CENTRES)) is not None:
         return np.asarray(np.array(CENTRES[end]) + 0.02 * z, dtype=np.float32)
     end = "embed.weight" if name.startswith("value_embeds") else ending(name, SPREADS)
     return np.asarray(SPREADS.get(end or "", 0.05) * z, dtype=np.float32)
 
 
+def _of_maker(name: str, z: np.ndarray) -> np.ndarray:
+    """Of MUDD's, by its name in the records."""
+    if name == "mudd.gate_scale":
+        return 0.1 + 0.002 * z
+    return z if name.endswith("bias") else 0.2 * z
+
+
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """A parameter here as a part of one in the records: so many rows of it, or an entry."""
+    """A parameter here as a part of one in the records: so many rows of it, or an entry.
+
+    turned: whether its first axis there is the last one here.
+    """
 
     of: str
     shape: tuple[int, ...]  # there
-    at: slice | int | None = None  # None: all
+    at: slice | int | list[int] | None = None  # None: all
     centre: float | None = None
+    turned: bool = False
 
     def values(self) -> Tensor:
         whole = weight(self.of, self.shape, self.centre)
+        if self.turned:
+            whole = whole.reshape(len(whole), -1).T
+        elif isinstance(self.at, list):
+            whole = whole.reshape(-1)
         return torch.tensor(whole if self.at is None else whole[self.at])
 
 
@@ -110,10 +134,8 @@ def parts_of(model: nn.Module, config: RunConfig, recorded: set[int]) -> dict[st
 
 def _part(name: str, p: nn.Parameter, config: RunConfig, recorded: set[int]) -> Origin:
     m, shape = config.model, tuple(p.shape)
-    of = name
-    if (end := ending(name, RENAMED)) is not None:
-        named = [name.removesuffix(end) + there for there in RENAMED[end]]
-        of = next((known for known in named if crc(known) in recorded), named[0])
+    end = ending(name, RENAMED)
+    of = name.removesuffix(end) + RENAMED[end] if end else name
     block, _, leaf = name.rpartition(".attn.")
     if leaf in ("q.weight", "k.weight", "v.weight") and crc(name) not in recorded:
         place = "qkv".index(leaf[0]) * m.d_model
@@ -125,7 +147,33 @@ def _part(name: str, p: nn.Parameter, config: RunConfig, recorded: set[int]) -> 
     if name == "skip.scale" and crc(name) not in recorded:
         half = m.n_layer // 2
         return Origin(of="skip_weights", shape=(half,), at=m.skip_layers[1] - half, centre=-1.5)
+    if name.startswith(("mudd.", "mudd_gates.makers.")):
+        return _part_of_maker(name, shape, m)
+    if m.lanes is not None and ending(name, RENAMED) in ("attn_post", "mlp_post"):
+        of = of.replace(".post_scale", ".lane0.post_scale")
     return Origin(of=of, shape=shape)
+
+
+# the records' order of record 81's coefficients, two channels of eight, by that here
+CHANNELS = {
+    "last": [0, 1, 2, 8, 9, 10, 3, 11, 4, 5, 6, 7, 12, 13],
+    "post": [8, 9, 10, 11, 12],
+}
+
+
+def _part_of_maker(name: str, shape: tuple[int, ...], m: ModelConfig) -> Origin:
+    """Of one of MUDD's, whose makers have as many coefficients there as the one with the most."""
+    *start, maker, leaf = re.split(r"\.(?=last|post|[0-9]|down|up|bias)", name)
+    is_late = maker not in ("last", "0")
+    of = f"{'mudd' if start == ['mudd'] else 'mudd_gate'}.{int(is_late)}.{leaf}"
+    if leaf == "down.weight":
+        return Origin(of=of, shape=shape)
+    if start == ["mudd"] and m.mudd == "raised":
+        channels = (2, 8) if leaf == "bias" else (HIDDEN, 2, 8)
+        return Origin(of=of, shape=channels, at=CHANNELS[maker], turned=leaf != "bias")
+    sizes = makers_sizes(m)
+    rows = max(sizes[:2] if start == ["mudd"] else sizes[2:])
+    return Origin(of=of, shape=(rows, *shape[1:]), at=slice(shape[0]))
 
 
 def crc(name: str) -> int:
@@ -143,9 +191,7 @@ def network(record: str, arrays: Arrays) -> Pairs:
     model = GPT(config.model, tokens)
     theirs = dict(zip(arrays["name_crc32"].tolist(), arrays["grad_norm"], strict=True))
     parts = parts_of(model, config, set(theirs))
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            p.copy_(parts[name].values())
+    fill(model, parts)
     # recorded while they are one, token table and head are the head
     tie = None
     if config.optim.tie_until is not None and not theirs.get(crc("embed.weight")):
@@ -168,6 +214,16 @@ def network(record: str, arrays: Arrays) -> Pairs:
         yield in_tolerances("grad_norm", *norms)
 
 
+@torch.no_grad()
+def fill(model: GPT, parts: Mapping[str, Origin]) -> None:
+    """Give every parameter its values, and the signs of pairs of tokens."""
+    for name, p in model.named_parameters():
+        p.copy_(parts[name].values())
+    if model.bigram is not None and model.bigram.sign is not None:
+        signs = np.sign(drawn("bigram.sign", tuple(model.bigram.sign.shape)))
+        model.bigram.sign.copy_(torch.tensor(signs))
+
+
 def sized(record: str, arrays: Arrays) -> RunConfig:
     """A preset with the sizes of a unit, on a CPU in fp32."""
     width = int(arrays["h/width"])
@@ -179,11 +235,9 @@ def sized(record: str, arrays: Arrays) -> RunConfig:
         "model.block_mask": "traced",
         "precision.mode": "fp32",
     }
-    config = to_config(preset_values(record)[0])
-    for field, size in PAIR_SIZES.items():
-        if get(config, field) is not None:
-            changed[field] = size
-    return with_fields(config, changed)
+    values = preset_values(record)[0]
+    tables = {field: size for field, size in PAIRS.items() if values[field] is not None}
+    return with_fields(to_config(values), {**changed, **tables})
 
 
 def windows(config: RunConfig, arrays: Arrays) -> Tensor:
@@ -219,13 +273,5 @@ def network_unit(name: str) -> Unit | None:
     return Unit(pairs=partial(network, match[1]), bound=1.0)
 
 
-NETWORKS = (
-    "r20_forward",
-    "r21_forward",
-    "r28_forward",
-    "r32_forward",
-    "r35_forward",
-    "r40_forward",
-    "r49_forward",
-)
+NETWORKS = ("r20_forward", "r21_forward", "r28_forward")
 NETWORK_UNITS = {name: unit for name in NETWORKS if (unit := network_unit(name)) is not None}

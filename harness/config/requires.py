@@ -26,9 +26,9 @@ def _applies(f: Field, condition: Any, value: Any) -> bool:
     return bool(value == condition) and type(value) is type(condition)
 
 
-def _fits(value: Any, accepted: Any) -> bool:
-    if accepted == ON:
-        return value not in OFF
+def _fits(value: Any, accepted: Any, default: Any) -> bool:
+    if accepted == ON:  # 0 is the number of a layer, where it is not what is off
+        return value not in OFF or (type(value) is int and value != default)
     return value in accepted
 
 
@@ -42,12 +42,13 @@ def _in_force(f: Field, kind: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def refusals(config: RunConfig) -> Iterator[str]:
     """Every combination that a toggle's declaration excludes: both fields and the way out."""
+    defaults = {name: f.default for name, f in toggles()}
     for name, f in toggles():
         value = get(config, name)
         plain_value = value_text(f.default)
         for other, accepted in _in_force(f, "requires", value):
             present = get(config, other)
-            if _fits(present, accepted):
+            if _fits(present, accepted, defaults[other]):
                 continue
             wanted = "switched on"
             if accepted != ON:
@@ -59,7 +60,7 @@ def refusals(config: RunConfig) -> Iterator[str]:
             )
         for other, excluded in _in_force(f, "conflicts", value):
             present = get(config, other)
-            if _fits(present, excluded):
+            if _fits(present, excluded, defaults[other]):
                 yield (
                     f"{name}={value_text(value)} conflicts with {other}={value_text(present)}: "
                     f"leave {name} at {plain_value} or switch {other} off"

@@ -19,6 +19,7 @@ from harness.config.validate_schedule import (
     refused_window_lists,
     refused_windows,
 )
+from harness.config.validate_stream import refused_mudd, refused_sources
 from harness.errors import UserError
 from harness.model.layout import GATE_CHANNELS, attention_free, table_of_layer
 from harness.model.value_config import GATED
@@ -53,7 +54,7 @@ def refused_heads(c: RunConfig) -> Iterator[str]:
 def refused_gates(c: RunConfig) -> Iterator[str]:
     m = c.model
     gated = {
-        "attn_gate": m.attn_gate is not None,
+        "attn_gate": m.attn_gate == "sigmoid12",
         "smear": m.smear,
         "skip_gate": m.skip_gate,
         "value_mix": m.value_mix in GATED,
@@ -101,8 +102,9 @@ def refused_layer_lists(c: RunConfig) -> Iterator[str]:
                 "layers of model.n_layer: count from 0"
             )
     with_attention = set(range(m.n_layer)) - attention_free(m)
-    unpaired = {"key_offset": m.key_offset, "xsa": m.xsa}
-    for field, layers in {**unpaired, "paired_heads": m.paired_heads}.items():
+    unpaired = {"key_offset": m.key_offset, "xsa": m.xsa, "dc_mha": m.dc_mha}
+    others = {"paired_heads": m.paired_heads, "attn_gate_layers": m.attn_gate_layers}
+    for field, layers in {**unpaired, **others}.items():
         outside = sorted(set(layers) - with_attention)
         if outside:
             yield (
@@ -123,38 +125,6 @@ def refused_pairs(c: RunConfig) -> Iterator[str]:
         yield (
             f"model.bigram_width={m.bigram_width} is more than model.d_model={m.d_model}: "
             "narrow it, or leave it at null"
-        )
-
-
-def refused_sources(c: RunConfig) -> Iterator[str]:
-    m = c.model
-    ends = m.skip_layers
-    if ends and not (len(ends) == 2 and 0 <= ends[0] < ends[1] < m.n_layer):
-        yield (
-            f"model.skip_layers={list(ends)} must be two of the {m.n_layer} layers of "
-            "model.n_layer, from and into: the earlier one first"
-        )
-    if m.backout is not None and m.backout >= m.n_layer - 1:
-        yield (
-            f"model.backout={m.backout} is not before the last of the {m.n_layer} layers of "
-            "model.n_layer: choose an earlier layer"
-        )
-    if m.backout_feeds_attention and m.backout is not None:
-        later = set(range(m.backout + 1, m.n_layer))
-        if later <= attention_free(m):
-            yield (
-                f"model.backout_feeds_attention feeds none: no layer after model.backout="
-                f"{m.backout} has attention: choose an earlier layer"
-            )
-    if m.lanes is not None and m.lanes >= m.n_layer:
-        yield (
-            f"model.lanes={m.lanes} is none of the {m.n_layer} layers of model.n_layer: "
-            "choose an earlier layer"
-        )
-    if m.skip_from == "attention" and ends[0] in {m.backout, *attention_free(m)}:
-        yield (
-            f"model.skip_from=attention needs a layer of model.skip_layers with attention, not "
-            f"{ends[0]}, that is not model.backout: choose another"
         )
 
 
@@ -232,7 +202,7 @@ def refused_head_pairs(c: RunConfig) -> Iterator[str]:
 def refused_rows(c: RunConfig) -> Iterator[str]:
     m = c.model
     present = {
-        "gate": m.attn_gate is not None or m.value_mix in GATED,
+        "gate": m.attn_gate == "sigmoid12" or m.value_mix in GATED,
         "skip": m.unet_skip or bool(m.skip_layers),
     }
     for row, is_there in present.items():
@@ -304,6 +274,7 @@ SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_layer_lists,
     refused_pairs,
     refused_sources,
+    refused_mudd,
     refused_value_tables,
     refused_portions,
     refused_windows,

@@ -22,7 +22,14 @@ import numpy as np
 from harness.config.run import BLOCK, RunConfig
 from harness.config.schedule import growth_at, tokens_trained, windows_at
 from harness.model.config import ModelConfig
-from harness.model.layout import GATE_CHANNELS, attention_free, layer_kinds, table_of_layer
+from harness.model.layout import (
+    GATE_CHANNELS,
+    attention_free,
+    gated_layers,
+    layer_kinds,
+    table_of_layer,
+)
+from harness.model.mudd import HIDDEN, makers_sizes
 from harness.model.value_config import GATED
 
 # window kind -> (query positions, window in the kind's unit) -> first key seen
@@ -82,19 +89,23 @@ def keys_seen(config: RunConfig, updates: range) -> float:
             # paired: half the heads with twice the queries, as many keys as one query sees
             keys = mean_keys(kind.slots * T, m.attn_window, windows[kind.is_short])
             seen += n_updates * growth * n * keys
+        near = mean_keys(T, "token", m.dc_window)
+        seen += n_updates * growth * len(m.dc_mha) * near
         tokens += n_updates * growth
     return seen / tokens
 
 
 def gate_shapes(m: ModelConfig) -> list[tuple[int, int]]:
-    """Shapes of all gates' matrices."""
+    """Shapes of all gates' matrices, and of those of MUDD's makers."""
     n_gates = 0  # of all heads of a layer
-    if m.attn_gate is not None:
-        n_gates += m.n_layer - len(attention_free(m))
+    if m.attn_gate == "sigmoid12":
+        n_gates += len(gated_layers(m))
     if m.value_mix in GATED:
-        n_gates += m.n_layer - table_of_layer(m).count(None)
+        tables = table_of_layer(m)[:-1] if m.mudd is not None else table_of_layer(m)
+        n_gates += len(tables) - tables.count(None)
     single = [(1, GATE_CHANNELS)] * (m.smear + m.skip_gate)
-    return [(m.d_model // m.head_dim, GATE_CHANNELS)] * n_gates + single
+    makers = [shape for k in makers_sizes(m) for shape in ((HIDDEN, m.d_model), (k, HIDDEN))]
+    return [(m.d_model // m.head_dim, GATE_CHANNELS)] * n_gates + single + makers
 
 
 def hidden_shapes(config: RunConfig) -> list[tuple[int, int]]:

@@ -205,6 +205,15 @@ def test_a_toggle_without_an_example_is_told_to_declare_one() -> None:
 # ---------------------------------------------------------------- requirements
 
 
+def fits(value: Any, accepted: Any, default: Any) -> bool:
+    """Whether a value is among those accepted, or, where it must be on, is: layer 0 is, where null is off."""
+    if accepted == ON:
+        return value not in (None, (), False) or (
+            value == 0 and value is not False and default is None
+        )
+    return value in accepted
+
+
 def refused() -> list[Any]:
     """Every entry of every `requires` and `conflicts`: a configuration that breaks it, the toggle, the other field."""
     out = []
@@ -214,8 +223,8 @@ def refused() -> list[Any]:
                 case = next(c for c in BY_NAME[name] if condition in ("*", c.value))
                 for other, accepted in others.items():
                     possible = [TOGGLES[other].default, *values(other, TOGGLES[other])]
-                    fits = lambda v, a=accepted: v not in (None, (), False) if a == ON else v in a  # noqa: E731
-                    bad = next(v for v in possible if fits(v) == (kind == "conflicts"))
+                    default, clash = TOGGLES[other].default, kind == "conflicts"
+                    bad = next(v for v in possible if fits(v, accepted, default) == clash)
                     label = f"{name}={case.value} {kind} {other}"
                     out.append(
                         pytest.param(with_fields(case.on, {other: bad}), name, other, id=label)

@@ -49,6 +49,17 @@ def test_a_row_is_the_hash_of_two_tokens(
     assert sign_rows(two, rows).tolist() == signs
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("first", ["last_row", "token"])
+def test_a_compiled_hash_wraps_as_the_plain_one_does(first: str) -> None:
+    torch._dynamo.reset()
+    tokens = torch.randint(0, 2**17, (2, 999), generator=torch.Generator().manual_seed(0))
+    compiled = torch.compile(hashed, fullgraph=True, dynamic=False)
+    for ids_BT in (tokens, tokens.to(torch.int32)):
+        assert torch.equal(compiled(ids_BT, 251520, first), hashed(ids_BT, 251520, first))
+
+
 # ---------------------------------------------------------------- in the network
 
 BIGRAM = {"bigram_hash": 97, "bigram_scale_init": 0.3}

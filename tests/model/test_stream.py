@@ -1,14 +1,17 @@
 """How branches join the residual stream in records after 48, against formulas written out here."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from harness.model.gpt import GPT
 from harness.training.core import Core
-from tests.small_presets import core, disturb, ids, small
+from tests.graphs import Graphs
+from tests.small_presets import TOKENS, core, disturb, ids, small
 
 WINDOW = torch.tensor(128)
 Branch = Callable[[Tensor], Tensor]  # what the next branch reads, before its norm -> what it gives
@@ -192,3 +195,20 @@ def test_a_skip_may_be_taken_after_attention() -> None:
     attended = seen.after[1] - seen.gave[3]  # its MLP's
     share = torch.sigmoid(model.skip.scale)
     torch.testing.assert_close(entered[0], seen.after[3] + share * attended)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")  # to compare
+@pytest.mark.parametrize("fields", [{}, {"unet_skip": False, "backout": 2}])
+def test_the_compiler_keeps_what_blocks_change_under_flex_attention(fields: dict[str, Any]) -> None:
+    """Traced through the library's own kernel, whose tracing drops attributes that were set on an object."""
+    config = replace(small("r18", "fp32", **fields).model, attn_kernel="flex")
+    model = GPT(config, TOKENS)
+    model.initialize(0)
+    disturb(model)
+    graphs = Graphs()
+    compiled = torch.compile(model, backend=graphs, fullgraph=True, dynamic=False)
+    with torch.no_grad():
+        losses = [f(ids(0), ids(1), WINDOW).item() for f in (model, compiled)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert graphs.n == 1 and "flex_attention" in graphs.calls

@@ -28,6 +28,13 @@ OFFSET = {"model.qk_norm": "before_rope", "model.rope_pairs": "half"}
 MUON = {"optim.matrix_optimizer": "muon"}
 
 # (fields beside the defaults, what the message must name)
+MUDD = {
+    "model.n_layer": 4,
+    "model.x0_mix": True,
+    "model.residual_form": "sub_layers",
+    "model.backout": 1,
+    "model.mudd": "plain",
+}
 BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"model.head_init": "zeros"}, ["model.head_init=zeros", "model.tied_head", "set model.tied_head, or leave"]),
     ({"model.embed_init": "normal"}, ["model.embed_init=normal", "model.tied_head"]),
@@ -103,6 +110,12 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
      ["model.backout_feeds_attention", "model.backout=2", "earlier layer"]),
     ({"model.x0_mix": True, "model.residual_form": "sub_layers", "model.lanes": 4, "model.n_layer": 4}, ["model.lanes=4", "model.n_layer"]),
     ({"model.skip_layers": (1, 3), "model.skip_from": "attention", "model.n_layer": 4, "model.backout": 1}, ["model.skip_from=attention", "model.backout"]),
+    ({**MUDD, "model.attn_free_layers": (3,)}, ["model.mudd=plain", "layer 3", "model.attn_free_layers"]),
+    ({**MUDD, "model.mlp_free_layers": (3,)}, ["model.mudd=plain", "layer 3", "model.mlp_free_layers"]),
+    ({**MUDD, "model.mudd_gate": 4}, ["model.mudd_gate=4", "model.n_layer"]),
+    ({**MUDD, "model.mudd_gate": 2, "model.attn_free_layers": (1,), "model.dc_mha": (1,)}, ["model.dc_mha", "layer 1"]),
+    ({"model.attn_gate": "sigmoid12", "model.attn_gate_layers": (4,), "model.n_layer": 4}, ["model.attn_gate_layers", "layer 4"]),
+    ({"model.attn_gate": "dynamic"}, ["model.attn_gate=dynamic", "model.mudd_gate"]),
     ({"model.skip_gate": True}, ["model.skip_gate=true", "model.skip_layers", "switched on"]),
     ({"model.mlp_free_layers": (12,)}, ["model.mlp_free_layers", "layer 12", "count from 0"]),
     ({"model.mlp_free_layers": (-1,)}, ["model.mlp_free_layers", "layer -1", "count from 0"]),
@@ -171,6 +184,7 @@ EAGER = {
     "system.compile": "off",
 }  # twelve heads of scores
 RIGHT_AT_THE_BORDER: list[dict[str, Any]] = [
+    {"model.n_layer": 4, "model.backout": 0, "model.backout_feeds_attention": True},
     {"model.attn_gate": "sigmoid12", "model.d_model": 12, "model.head_dim": 4},
     {"model.backout": 10},
     {"model.mlp_free_layers": (0, 3, 11), "model.attn_free_layers": (3,)},

@@ -18,7 +18,7 @@ from harness.config.presets import names
 from harness.experiment.experiment import load_experiment
 from harness.experiment.laws import LAWS, Subject
 from harness.experiment.scaffold import KINDS
-from harness.model.gpt import Attention
+from harness.model.heads import Attention
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -28,11 +28,28 @@ GATES = {"attn_gate": "sigmoid12", "smear": True, "value_mix": "gate"} | {
     "skip_gate": True,
     "mlp_free_layers": (0,),
 }
+MUDD = {
+    "unet_skip": False,
+    "residual_form": "sub_layers",
+    "backout": 2,
+    "value_mix": "gate",
+    "mudd": "plain",
+    "mudd_gate": 3,
+    "xsa": (1, 3),
+    "attn_gate": "dynamic",
+    "attn_gate_layers": (1, 5),
+}
 
 
 @pytest.mark.parametrize(
     ("name", "fields"),
-    [("r02", {}), ("r04", {}), ("r08", {}), ("r18", {}), pytest.param("r18", GATES, id="gates")],
+    [
+        ("r02", {}),
+        ("r04", {}),
+        ("r08", {}),
+        ("r18", {}),
+        *(pytest.param("r18", f, id=name) for name, f in (("gates", GATES), ("mudd", MUDD))),
+    ],
 )
 def test_the_products_of_an_update_are_those_counted_from_the_configuration(
     name: str, fields: dict[str, Any]

@@ -371,7 +371,7 @@ WRONG_LINES = {
     ),
     "a part that is nearly there": (
         "def build(model, toggles):\n    model.blocks[0].atn\n",
-        "Block has no 'atn'; did you mean 'attn'?; there is: attn, branch_scale, fed_by, mlp, norm, residual_mix, residual_scale",
+        "Block has no 'atn'; did you mean 'attn'?; there is: attn, bigram_first, bigram_scale, branch_scale, fed_by, layer, mlp, norm",
     ),
     "a part that this record lacks": (
         "def build(model, toggles):\n    model.value_embeds.weight\n",

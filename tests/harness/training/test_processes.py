@@ -95,6 +95,25 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "plugin.by_length.first": "short",
         },
     ),
+    "pairs": (
+        "r18",
+        {
+            "model.paired_heads": (0, 3),
+            "model.rope_pairing": "adjacent",
+            "model.attn_window": "inclusive",
+            "model.attn_window_layers": (0,),
+            "model.block_mask": "traced",
+            "schedule.window_warmup": None,
+            "schedule.window_tokens": 64,
+            "model.bigram_hash": 97,
+            "model.bigram_width": 24,
+            "model.bigram_sign": 16,
+            "model.bigram_inject": "after_attention",
+            "model.bigram_in_x0": True,
+            "optim.bigram_lr": 0.1,
+            "optim.bigram_scale_lr": 0.01,
+        },
+    ),
     "stages": (
         "r18",
         {
