@@ -64,21 +64,21 @@ class EndsConfig:
         doc="the head is the token table",
         choices={False: "r08"},
     )
-    embed_init: Literal["uniform", "normal"] = toggle(
+    embed_init: Literal["uniform", "normal", "normal_0.005"] = toggle(
         "uniform",
         record="r02",
         affects=("initial", "loss"),
-        doc="token table: uniform on +-1/sqrt(d_model), or N(0, 1)",
-        choices={"normal": "r08"},
+        doc="token table: uniform on +-1/sqrt(d_model), N(0, 1), or 0.005 N(0, 1)",
+        choices={"normal": "r08", "normal_0.005": "r51"},
         requires={"normal": {"model.tied_head": (False,)}},
     )
-    head_init: Literal["uniform", "zeros"] = toggle(
+    head_init: Literal["uniform", "zeros", "normal_0.005"] = toggle(
         "uniform",
         record="r02",
         affects=("initial", "loss"),
-        doc="head: uniform on +-1/sqrt(d_model), or zero",
-        choices={"zeros": "r08"},
-        requires={"zeros": {"model.tied_head": (False,)}},
+        doc="head: uniform on +-1/sqrt(d_model), zero, or 0.005 N(0, 1)",
+        choices={"zeros": "r08", "normal_0.005": "r51"},
+        requires={"*": {"model.tied_head": (False,)}},
     )
     smear: bool = toggle(
         False,

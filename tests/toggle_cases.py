@@ -86,6 +86,7 @@ BESIDE: dict[str, dict[str, Any]] = {
         "schedule.window_tokens": 256,
         "schedule.window_warmup": "tokens",
     },
+    "optim.tie_ends": {"optim.tie_until": 2 / 3},
     "optim.adam_objects": {"model.tied_head": False},
     "optim.ns_norm": ROUNDED,
     "optim.weights_dtype": ROUNDED,
@@ -121,6 +122,7 @@ BESIDE: dict[str, dict[str, Any]] = {
 # choices that compute the same in every respect, with the reason
 SAME = {
     ("model.residual_form", "apart"): "two numbers in place of a pair, each moved as before",
+    ("model.out_init", "uniform"): "what model.proj_init says there",
     ("data.shard_switch", "reaches"): "pos+G+1 > S and pos+G >= S are one rule in whole numbers",
 }
 

@@ -59,6 +59,7 @@ WRONG = {  # unit: an array of its outcome
     "r28_forward": "grad_norm",
     "window_long_short": "short/n6",
     "yarn": "paired/rotated3",
+    "vo_init": "out/o",
     "window_yarn": "scale2",
     "window_schedule": "r42/window_short",
     "batch_size_schedule": "r74/split_step",
