@@ -18,6 +18,7 @@ from .block import make_block
 from .config import ModelConfig
 from .embeddings import VALUE_TABLES, Embedding
 from .exclusive import EXCLUDE
+from .float8 import Float8Head
 from .gates import Gate, Smear
 from .layers import Linear, RMSNorm
 from .layout import attention_free, layer_kinds, skip_sources, table_of_layer
@@ -215,6 +216,10 @@ class GPT(nn.Module):
         self.head = None
         if not c.tied_head:
             self.head = Linear(padded, c.d_model, role="head", init=c.head_init, dtypes=dtypes)
+        if c.fp8_head:
+            self.head = Float8Head(
+                padded, c.d_model, init=c.head_init, dtypes=dtypes, scales=c.fp8_head
+            )
 
         self.first_values = c.value_residual is not None
         self.softcap, self.loss_rows = softcap_of(c.logit_softcap, c.d_model), c.loss_rows
