@@ -6,6 +6,7 @@ import pytest
 
 from harness.config.run import RunConfig, with_fields
 from harness.config.schedule import tokens_trained
+from harness.data.positions import refuse_short_train
 from harness.errors import UserError
 from harness.experiment.budgets import steps_for, tokens_of, trained_in
 from harness.experiment.experiment import load_experiment
@@ -77,3 +78,15 @@ def test_what_is_no_budget_is_refused(tmp_path: Path, written: str) -> None:
     """Two that are one step are no two budgets."""
     with pytest.raises(UserError, match=r"or tokens such as 100M tokens"):
         budgets(tmp_path, written)
+
+
+def test_text_must_suffice_for_the_stage_of_the_largest_batches(tmp_path: Path) -> None:
+    """One round of the first stage fits into a shard of 100 tokens, one of the third does not."""
+    asked = {"batch_tokens": 64, "micro_tokens": 32, "ranks": 2, "loader": "global"}
+    shards = [tmp_path / "train.bin"]
+    refuse_short_train(shards, [100], **asked, order="file")
+    refuse_short_train(shards, [193], **asked, order="file", growth=3)
+    with pytest.raises(
+        UserError, match=r"192 \+ 1 in the stage of batches 3 times as large: .*batch_growth"
+    ):
+        refuse_short_train(shards, [192], **asked, order="file", growth=3)
