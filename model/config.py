@@ -74,6 +74,17 @@ class ModelConfig(BigramConfig, StreamConfig, ValueConfig, RotaryConfig, EndsCon
         doc="attention output and MLP down projections: uniform by fan-in, or zero",
         choices={"zeros": "r05"},
     )
+    out_init: Literal["uniform", "uniform_half", "zeros", "mimetic"] | None = toggle(
+        None,
+        record="r64",
+        affects=("initial", "loss"),
+        choices={"mimetic": "r64", "uniform_half": "r67"},
+        doc=(
+            "attention output; null: as proj_init; uniform_half as qkv_init has it; mimetic: of the"
+            " values 0.05^1/2 I, of the output -0.05^1/2 I, both with 0.01 N(0, 1) added"
+        ),
+        requires={"mimetic": {"model.qkv_layout": ("separate",)}},
+    )
     attn_branch_scale: Literal["one", "inv_sqrt_2l"] = toggle(
         "one",
         record="r02",

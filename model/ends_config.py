@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from .toggle import toggle
+from .toggle import ON, toggle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,21 +64,21 @@ class EndsConfig:
         doc="the head is the token table",
         choices={False: "r08"},
     )
-    embed_init: Literal["uniform", "normal"] = toggle(
+    embed_init: Literal["uniform", "normal", "normal_0.005"] = toggle(
         "uniform",
         record="r02",
         affects=("initial", "loss"),
-        doc="token table: uniform on +-1/sqrt(d_model), or N(0, 1)",
-        choices={"normal": "r08"},
+        doc="token table: uniform on +-1/sqrt(d_model), N(0, 1), or 0.005 N(0, 1)",
+        choices={"normal": "r08", "normal_0.005": "r51"},
         requires={"normal": {"model.tied_head": (False,)}},
     )
-    head_init: Literal["uniform", "zeros"] = toggle(
+    head_init: Literal["uniform", "zeros", "normal_0.005"] = toggle(
         "uniform",
         record="r02",
         affects=("initial", "loss"),
-        doc="head: uniform on +-1/sqrt(d_model), or zero",
-        choices={"zeros": "r08"},
-        requires={"zeros": {"model.tied_head": (False,)}},
+        doc="head: uniform on +-1/sqrt(d_model), zero, or 0.005 N(0, 1)",
+        choices={"zeros": "r08", "normal_0.005": "r51"},
+        requires={"*": {"model.tied_head": (False,)}},
     )
     smear: bool = toggle(
         False,
@@ -104,6 +104,26 @@ class EndsConfig:
             "sigmoid23": "r54",
         },
         gt=0,
+    )
+    fp8_head: tuple[float, ...] = toggle(
+        (),
+        record="r19",
+        affects=("rounding",),
+        choices={
+            (0.5, 2**-5, 2**-29): "r19",
+            (0.5, 2**-9, 2**-19): "r21",
+            (768**0.5 / 448, 24 / 448, 1 / 448): "r22",
+            (768**0.5 / 448, 2**-9, 1 / 448): "r28",
+            (100 / 448, 1.5 / 448, 0.75 / 448): "r51",
+            (100 / 448, 1.6 / 448, 0.75 / 448): "r55",
+        },
+        doc=(
+            "the head's product in eight bits while training, emulated by casts: stream and matrix"
+            " as e4m3, gradient as e5m2, divided by these three scales first. Under precision.mode"
+            " fp32 nothing is rounded"
+        ),
+        requires={"*": {"model.tied_head": (False,)}},
+        conflicts={"*": {"model.loss_rows": ON}},
     )
     loss_rows: int | None = toggle(
         None,

@@ -17,6 +17,7 @@ from .block import make_block
 from .composed import near
 from .config import ModelConfig
 from .embeddings import VALUE_TABLES, Embedding
+from .float8 import Float8Head
 from .gates import Smear
 from .heads import Attention, make_rotary
 from .layers import Linear, RMSNorm
@@ -101,6 +102,10 @@ class GPT(nn.Module):
         self.head = None
         if not c.tied_head:
             self.head = Linear(padded, c.d_model, role="head", init=c.head_init, dtypes=dtypes)
+        if c.fp8_head:
+            self.head = Float8Head(
+                padded, c.d_model, init=c.head_init, dtypes=dtypes, scales=c.fp8_head
+            )
 
         self.first_values = c.value_residual is not None
         self.softcap, self.loss_rows = softcap_of(c.logit_softcap, c.d_model), c.loss_rows

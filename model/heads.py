@@ -48,11 +48,13 @@ class Attention(nn.Module):
         def linear(part: str, rows: int = c.d_model, init: str = c.qkv_init) -> Linear:
             return Linear(rows, c.d_model, role="hidden", init=init, dtypes=dtypes, part=part)
 
+        is_mimetic = c.out_init == "mimetic"
         if self.merged:
             self.qkv = linear("qkv", 3 * c.d_model)
         else:
-            self.q, self.k, self.v = linear("q"), linear("k"), linear("v")
-        self.out = linear("out", init=c.proj_init)
+            self.q, self.k = linear("q"), linear("k")
+            self.v = linear("v", init="mimetic_v" if is_mimetic else c.qkv_init)
+        self.out = linear("out", init="mimetic_out" if is_mimetic else c.out_init or c.proj_init)
         self.norm_first = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "before_rope" else None
         self.norm_last = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "after_rope" else None
         self.rotate, self.paired = ROTATIONS[c.rope_pairing][c.rope_math], layer in c.paired_heads

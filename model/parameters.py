@@ -31,9 +31,11 @@ PARTS = {
         "mudd_gate_bias",
     ),
 }
-NORMAL = {"normal": 1.0, "normal_0.01": 0.01}  # initial values: their standard deviation
+# initial values: their standard deviation
+NORMAL = {"normal": 1.0, "normal_0.01": 0.01, "normal_0.005": 0.005}
 # the same times shape[-1]^1/2: half the width of uniform ones, of standard deviation 3^-1/2, 1/2, 1
 UNIFORM = {"uniform": 1.0, "uniform_half": 3**0.5 / 2, "uniform_one": 3**0.5}
+MIMETIC = {"mimetic_v": 1.0, "mimetic_out": -1.0}  # the sign of their diagonal
 
 
 def parameter(
@@ -48,9 +50,9 @@ def parameter(
     """An uninitialised parameter.
 
     role: one of ROLES, by which an optimizer finds it. init: "normal" N(0, 1), a narrower one of
-    NORMAL, "uniform" +-1/sqrt(shape[-1]), another one of UNIFORM, "zeros", or its constant values.
-    init_dtype: in which it is drawn. part: one of its role's PARTS, by which an optimizer tells
-    them apart.
+    NORMAL, "uniform" +-1/sqrt(shape[-1]), another one of UNIFORM, one of MIMETIC, "zeros", or its
+    constant values. init_dtype: in which it is drawn. part: one of its role's PARTS, by which an
+    optimizer tells them apart.
     """
     assert role in ROLES, role
     assert part is None or part in PARTS[role], part
@@ -66,6 +68,14 @@ def generator_of(name: str, seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest[:8]) >> 1)
 
 
+def mimetic(noise: Tensor, sign: float, *, square: float = 0.05, deviation: float = 0.01) -> Tensor:
+    """Plus or minus square^1/2 I, and deviation times `noise`, standard normal (d, d) (record 64).
+
+    Of values and output, whose signs are opposite, the product is about -square I.
+    """
+    return torch.eye(len(noise)) * (sign * math.sqrt(square)) + deviation * noise
+
+
 def initial_values(name: str, p: nn.Parameter, seed: int) -> Tensor:
     """Initial values of parameter `name`.
 
@@ -78,6 +88,8 @@ def initial_values(name: str, p: nn.Parameter, seed: int) -> Tensor:
     elif init in UNIFORM:
         drawn = torch.rand(p.shape, generator=generator) * 2 - 1
         values = UNIFORM[init] * drawn / math.sqrt(p.shape[-1])
+    elif init in MIMETIC:
+        values = mimetic(torch.randn(p.shape, generator=generator), MIMETIC[init])
     elif init == "zeros":
         values = torch.zeros(p.shape)
     else:

@@ -109,18 +109,26 @@ class AdamConfig:
         record="r51",
         affects=("initial", "loss"),
         choices={1.0: "r51", 2 / 3: "r54"},
-        doc="token table and head are one matrix until this share of the steps, at first the head;"
-        " then each goes on from that and its moments",
+        doc="token table and head are one matrix until this share of the steps, at first the head"
+        " as it is drawn; then each goes on from that and its moments",
         gt=0,
         le=1,
         requires={
             "*": {
                 "model.tied_head": (False,),
                 "model.pad_tables": (True,),
-                "model.head_init": ("uniform",),
-                "model.embed_init": ("uniform",),
+                "model.head_init": ("uniform", "normal_0.005"),
+                "model.embed_init": ("uniform", "normal_0.005"),
             }
         },
+    )
+    tie_ends: Literal["after_adam", "before_pass"] = toggle(
+        "after_adam",
+        record="r54",
+        choices={"before_pass": "r53", "after_adam": "r54"},
+        doc="they part after Adam's first update at that share or later, or before the first pass"
+        " there, whether Adam is due or not",
+        requires={"before_pass": {"optim.tie_until": "not null"}},
     )
     grad_norm_per_tensor: bool = toggle(
         False,

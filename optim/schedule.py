@@ -183,12 +183,17 @@ def changed_within(step: int, *, updates: int, changes: Callable[[int], bool]) -
     return any(changes(step - back) for back in range(min(updates, step + 1)))
 
 
-def last_tied_step(steps: int, *, until: float, every: int, rounding: str = "next") -> int:
-    """The last update of token table and head as one (record 54).
+def last_tied_step(
+    steps: int, *, until: float, every: int, rounding: str = "next", ends: str = "after_adam"
+) -> int:
+    """The last update of token table and head as one.
 
-    Adam's first one at or after the share `until` of all steps. rounding: of that share, as in
-    stage_starts ("nearest": record 65).
+    until: the share of all steps; every: at how manieth Adam acts; rounding: of that share, as in
+    stage_starts ("nearest": record 65). ends: "after_adam", with its first update there or later
+    (record 54), or "before_pass", with the update before (record 53).
     """
     share = until * steps
     step = round(share) if rounding == "nearest" else math.ceil(share)
+    if ends == "before_pass":
+        return step - 1
     return step + -(step + 1) % every

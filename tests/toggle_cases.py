@@ -37,6 +37,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "model.head_dim": (16,),
     "model.mlp_ratio": (2,),
     "model.backout": (0,),
+    "model.fp8_head": ((28 / 448, 24 / 448, 1 / 448), (100 / 448, 1.5 / 448, 0.75 / 448)),
     "model.lanes": (1,),
     "model.bigram_hash": (97,),
     "model.bigram_width": (24,),
@@ -87,6 +88,8 @@ BESIDE: dict[str, dict[str, Any]] = {
         "schedule.window_tokens": 256,
         "schedule.window_warmup": "tokens",
     },
+    "model.fp8_head": {**ROUNDED, "loss.reduction": "sum_per_rank"},
+    "optim.tie_ends": {"optim.tie_until": 2 / 3},
     "optim.adam_objects": {"model.tied_head": False},
     "optim.ns_norm": ROUNDED,
     "optim.weights_dtype": ROUNDED,
@@ -122,6 +125,7 @@ BESIDE: dict[str, dict[str, Any]] = {
 # choices that compute the same in every respect, with the reason
 SAME = {
     ("model.residual_form", "apart"): "two numbers in place of a pair, each moved as before",
+    ("model.out_init", "uniform"): "what model.proj_init says there",
     ("data.shard_switch", "reaches"): "pos+G+1 > S and pos+G >= S are one rule in whole numbers",
 }
 

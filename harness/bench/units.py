@@ -8,6 +8,7 @@ from harness.bench.units_bigram import BIGRAM_UNITS, OTHER_BIGRAMS
 from harness.bench.units_cadence import CADENCE_UNITS
 from harness.bench.units_data import DATA_UNITS
 from harness.bench.units_loss import LOSS_UNITS
+from harness.bench.units_matrices import MATRIX_UNITS
 from harness.bench.units_model import MODEL_UNITS, OTHER_ATTENTION
 from harness.bench.units_mudd import MUDD_UNITS
 from harness.bench.units_networks import NETWORK_UNITS, network_unit
@@ -19,6 +20,7 @@ UNITS: Mapping[str, Unit] = {
     **OPTIM_UNITS,
     **CADENCE_UNITS,
     **MODEL_UNITS,
+    **MATRIX_UNITS,
     **NETWORK_UNITS,
     **BIGRAM_UNITS,
     **MUDD_UNITS,

@@ -27,8 +27,13 @@ def blocks(*sizes: int) -> tuple[int, ...]:
 
 # record without a preset -> what it changes of the one before, in fields of the configuration
 SETTINGS: Mapping[int, Values] = {
-    53: {"schedule.stage_rates": (1.0, 1.52, 1.73), "loss.next_tokens": (1.0, 0.5, 0.25)},
-    54: {"schedule.cooldown_frac": 0.5, "optim.tie_until": 2 / 3},
+    53: {
+        "schedule.stage_rates": (1.0, 1.52, 1.73),
+        "loss.next_tokens": (1.0, 0.5, 0.25),
+        "optim.tie_until": 2 / 3,
+        "optim.tie_ends": "before_pass",
+    },
+    54: {"schedule.cooldown_frac": 0.5, "optim.tie_ends": "after_adam"},
     62: {"schedule.cooldown_frac": 0.55},
     65: {
         "schedule.stage_start": "nearest",
@@ -54,7 +59,6 @@ SETTINGS: Mapping[int, Values] = {
     89: {"loss.prefix_weight": 0.0},
 }
 NOT_REPRODUCED = {  # how the names of such figures begin, and why
-    "r53/split_step": "its table parts from the head before the update",
     "r87/": "it belongs to five changes of which one was taken",
     "r72/max_seq_len": "its first batch is drawn before its schedule begins",
 }
@@ -133,7 +137,9 @@ def batch_size_schedule(arrays: Arrays) -> Pairs:
         lengths = [max_doc_len_at(config, step) for step in range(config.schedule.steps)]
         yield theirs, np.array(lengths)
     for theirs, config in recorded(arrays, "split_step", "batch_tokens"):
-        yield theirs, np.array(sum(values.tied for values in values_of(config)) - 1)
+        n_tied = sum(values.tied for values in values_of(config))
+        told = {"before_pass": n_tied, "after_adam": n_tied - 1}  # first one apart, last one tied
+        yield theirs, np.array(told[config.optim.tie_ends])
 
 
 SCHEDULE_UNITS: Mapping[str, Unit] = {

@@ -18,10 +18,12 @@ def for_device(
 
     `asked`: dotted fields that the user set; a kernel among them is never substituted but refused.
     """
-    if device != "cpu":
-        return config, ()
     changes: NewValues = {}
     notes = []
+    if config.model.fp8_head:
+        notes.append("model.fp8_head by float8 casts around a product in fp32")
+    if device != "cpu":
+        return config, tuple(notes)
     kernel = config.model.attn_kernel
     if kernel in SUBSTITUTES:
         if "model.attn_kernel" in asked:

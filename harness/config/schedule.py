@@ -125,6 +125,7 @@ def is_tied(config: RunConfig, step: int) -> bool:
         until=o.tie_until,
         every=o.adam_every,
         rounding=config.schedule.stage_start,
+        ends=o.tie_ends,
     )
     return step <= last
 

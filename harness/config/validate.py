@@ -10,6 +10,7 @@ from dataclasses import MISSING, replace
 from harness.config.requires import check_requirements, value_text
 from harness.config.run import RunConfig, Values, flat, toggles
 from harness.config.schedule import check_factors, longest_sequence
+from harness.config.validate_float8 import refused_float8
 from harness.config.validate_schedule import (
     refused_alignment,
     refused_losses,
@@ -287,6 +288,7 @@ SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_head_pairs,
     refused_rows,
     refused_shapes_and_dtypes,
+    refused_float8,
     refused_eager_scores,
     refused_totals,
 )

@@ -123,8 +123,11 @@ def open_heldout(name: str, corpus: Corpus, root: Path | str | None = None) -> H
     )
 
 
-def check_fits(corpus: Corpus, heldout: HeldOut | None, d: DataConfig) -> None:
-    """Refuse, with the numbers, text too short for what a run would read, as its loaders would."""
+def check_fits(corpus: Corpus, heldout: HeldOut | None, d: DataConfig, growth: int = 1) -> None:
+    """Refuse, with the numbers, text too short for what a run would read, as its loaders would.
+
+    growth: of passes and batches in the stage where they are the largest.
+    """
     lengths = [count_tokens(path) for path in corpus.train]
     refuse_short_train(
         corpus.train,
@@ -134,6 +137,7 @@ def check_fits(corpus: Corpus, heldout: HeldOut | None, d: DataConfig) -> None:
         ranks=d.ranks,
         loader=d.loader,
         order=d.order,
+        growth=growth,
     )
     refuse_short_val(
         corpus.val,

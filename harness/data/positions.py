@@ -49,12 +49,13 @@ def refuse_short_train(
     ranks: int,
     loader: str,
     order: str,
+    growth: int = 1,
 ) -> None:
     """Raises UserError with the numbers where one round of all ranks does not fit.
 
     Into a shard, or, where `order` is shuffled, into all of them together. lengths: their tokens.
     batch_tokens: of an update of all ranks; micro_tokens: of one rank's pass. loader: data.loader.
-    shards: their files.
+    shards: their files. growth: of the stage whose passes and batches are the largest.
     """
     if order == "shuffled":
         needed = batch_tokens
@@ -62,11 +63,15 @@ def refuse_short_train(
     else:
         needed = batch_tokens if loader == "global" else ranks * micro_tokens
         held = [(f"{path} holds", n_tokens) for path, n_tokens in zip(shards, lengths)]
+    needed *= growth
+    stage = f" in the stage of batches {growth} times as large" if growth > 1 else ""
+    smaller = "data.batch_tokens, data.micro_tokens or" if growth > 1 else "data.batch_tokens and"
+    field = "schedule.batch_growth" if growth > 1 else "data.micro_tokens"
     for what, n_tokens in held:
         if n_tokens < needed + 1:
             raise UserError(
-                f"{what} {n_tokens} tokens, but the ranks together read {needed} + 1: "
-                "use a larger corpus, or smaller data.batch_tokens and data.micro_tokens"
+                f"{what} {n_tokens} tokens, but the ranks together read {needed} + 1{stage}: "
+                f"use a larger corpus, or smaller {smaller} {field}"
             )
 
 

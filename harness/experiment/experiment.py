@@ -13,6 +13,7 @@ from harness.errors import UserError
 from harness.experiment.arms import Arm, Resolver, differences
 from harness.experiment.axes import Axis, at_point, read_axes
 from harness.experiment.branch import read_branch_at
+from harness.experiment.budgets import read_budgets
 from harness.experiment.changes import read_changes, read_fixed
 from harness.experiment.configs import read_base, read_scale
 from harness.experiment.draws import Draw
@@ -27,7 +28,6 @@ from harness.experiment.keys import (
     Role,
     margin_is_of,
     read_alters_noise,
-    read_budgets,
     read_margin,
     read_name,
     read_phases,
@@ -134,7 +134,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
     estimand = read_choice(file, "estimand", ESTIMANDS)
     seeds, rule = read_seeds(file, confirm=confirm)
     arms = resolver.arms(crossed=estimand == "at-rate")
-    budgets = read_budgets(file, arms[0].config.schedule.steps)
+    budgets = read_budgets(file, arms)
     experiment = Experiment(
         name=read_name(file),
         question=redact(file.value("question", str, "", "text")),

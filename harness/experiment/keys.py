@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from harness.config.presets import names
 from harness.data.config import DataConfig
 from harness.errors import UserError, near
-from harness.experiment.file import ExperimentFile, factor_of
+from harness.experiment.file import ExperimentFile
 from harness.run.document import Content, Document
 from harness.run.guarded import is_name
 from harness.run.plan import PriorNoise, SeedsRule, Target
@@ -144,22 +144,6 @@ def _seeds_rule(file: ExperimentFile, value: Document) -> SeedsRule | None:
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < below:
         raise file.fail(f"seeds: stop {kind} is {limit!r}, but must be {must}", "seeds")
     return SeedsRule.from_mapping(value)
-
-
-def read_budgets(file: ExperimentFile, steps: int) -> tuple[int, ...]:
-    """Training steps: whole numbers, or factors such as x0.9 on the baseline's own `steps`."""
-    given = file.items("budgets", (int, str))
-    budgets = []
-    for entry in given:
-        factor = factor_of(entry)
-        budgets.append(round(steps * factor) if factor else entry)
-    sound = all(is_whole(steps) and 1 <= steps <= MAX_BUDGET for steps in budgets)
-    if not sound or len(set(budgets)) != len(budgets):
-        raise file.fail(
-            f"budgets {given} must be different numbers of training steps, or factors such as x0.9",
-            "budgets",
-        )
-    return tuple(budgets)
 
 
 def read_phases(file: ExperimentFile) -> Mapping[Role, Phase]:

@@ -50,6 +50,7 @@ class Texts:
 
     corpora: dict[str, Corpus | None] = field(default_factory=dict)  # None: not prepared
     heldout: dict[DataConfig, HeldOut | None] = field(default_factory=dict)
+    fitting: set[tuple[DataConfig, int]] = field(default_factory=set)  # and the largest growth
 
     def open(self, config: RunConfig, *, need_data: bool) -> tuple[Corpus | None, HeldOut | None]:
         """What a run reads and is validated on besides; raises UserError where it is too short."""
@@ -59,7 +60,10 @@ class Texts:
         if corpus and config.data not in self.heldout:
             heldout = heldout_of(config, corpus)
             self.heldout[config.data] = heldout
-            check_fits(corpus, heldout, config.data)
+        growth = max(config.schedule.batch_growth, default=1)
+        if corpus and (config.data, growth) not in self.fitting:
+            check_fits(corpus, self.heldout[config.data], config.data, growth)
+            self.fitting.add((config.data, growth))
         if corpus and config.loss.prefix_weight:
             token_texts(corpus)
         return corpus, self.heldout.get(config.data)

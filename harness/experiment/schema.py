@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pydantic import TypeAdapter
 
 from harness.config.run import hint_of, toggles
+from harness.experiment.budgets import TOKENS
 from harness.experiment.designs import DESIGNS
 from harness.experiment.draws import WAYS
 from harness.experiment.file import FACTOR, SCALED
@@ -36,6 +37,7 @@ NAMES = {"type": "array", "items": TEXT}
 FIELDS = {"$ref": "#/$defs/fields"}
 FACTOR_OF = {"$ref": "#/$defs/factor"}
 FACTORS = {"type": "string", "pattern": f"^{FACTOR.pattern}$"}
+TOKEN_BUDGETS = {"type": "string", "pattern": f"^{TOKENS.pattern}$"}
 
 
 def described(schema: Schema, description: str) -> Schema:
@@ -162,7 +164,7 @@ def key_schemas() -> dict[str, Schema]:
         "arms": any_of(list_of(NAMES), mapping_to(NAMES)),
         "parents": described(mapping_to(TEXT), "of a chain: arm -> the arm it is held against"),
         "seeds": seeds_schema(),
-        "budgets": list_of(COUNT, FACTORS),
+        "budgets": list_of(COUNT, FACTORS, TOKEN_BUDGETS),
         "target": target_schema(),
         "primary": one_of(PRIMARY),
         "margin": POSITIVE,

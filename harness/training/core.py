@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from harness.config.run import RunConfig
 from harness.config.schedule import ScheduleValues, followed_at, schedule_at, windows_at
 from harness.data.loader import Batch
+from harness.model.float8 import Float8Head
 from harness.model.gpt import GPT
 from harness.model.objective import Objective
 from harness.model.parameters import parameters_by_role
@@ -65,6 +66,10 @@ class Core:
             self.model = GPT(config.model, tokens, precision)
             self.hooks.build(self.model)
         self.model.initialize(seed)
+        if isinstance(self.model.head, Float8Head):
+            self.model.head.averages(config.data.ranks // self.world)
+        # validation computes otherwise than training
+        self._is_modal = bool(self.hooks.on or config.model.fp8_head)
         if precision.rounds:
             narrow_matrices(parameters_by_role(self.model), config.optim)
         compiled = compiles(config, device)
@@ -82,7 +87,7 @@ class Core:
                 gradient_as_bucket_view=config.system.bucket_view,
             )
         # where validation shares training's graph, whoever comes first decides how it is split
-        shared = config.precision.val_grad and not self.hooks.on and self.objective is None
+        shared = config.precision.val_grad and not self._is_modal and self.objective is None
         self._unsplit = self.world > 1 and compiled and shared
         self.precision = precision
         self.optimizers = self._new_optimizers()
@@ -221,7 +226,7 @@ class Core:
         x and y are (rows, seq_len). Before any training every process needs at least one.
         """
         window = self.set_window(step)
-        if self.hooks.on:  # what it adds may behave otherwise while training, as dropout does
+        if self._is_modal:  # what a plug-in adds may be, as dropout is
             self.model.eval()
         forward = self.local
         if self._unsplit:  # DDP splits what is compiled inside it, so that reduction overlaps
@@ -237,7 +242,7 @@ class Core:
                 forward = self.local
         if self.config.precision.val_fp32:
             self.model.set_matmul_dtype(self.precision.matmul)
-        if self.hooks.on:
+        if self._is_modal:
             self.model.train()
         # this process's share may be none
         return torch.cat(losses)[:n] if losses else torch.zeros(0, device=self.device)

@@ -103,9 +103,12 @@ def steps(r: Recipe) -> Any:
 
 
 def tokens(r: Recipe) -> Any:
-    """Steps times tokens of a step; None where either is unknown, or the runs or steps differ."""
+    """Steps times tokens of a step, or where batches grow what the runs measured.
+
+    None where either is unknown, or the runs or steps differ.
+    """
     if any(r.of_baseline("schedule.batch_growth")):
-        return None
+        return one_or_all(sorted(distinct(result.tokens for result in r.results)))
     of_step, n_steps = batch_tokens(r), steps(r)
     if not isinstance(of_step, int) or not isinstance(n_steps, int):
         return None

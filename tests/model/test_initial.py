@@ -155,3 +155,29 @@ def test_a_seed_and_a_name_give_the_weights_whatever_else_is_there() -> None:
             assert torch.equal(p, shared[n]), n
         assert not p.any() or not torch.equal(p, dict(other.named_parameters())[n]), n
     assert a.separator == SEPARATOR
+
+
+def test_values_and_output_start_as_nearly_opposite_multiples_of_the_identity() -> None:
+    made = core(small("r18", out_init="mimetic")).model
+    for block in made.blocks:
+        if block.attn is None:
+            continue
+        v, out = (linear.weight.float() for linear in (block.attn.v, block.attn.out))
+        for weight, sign in ((v, 1), (out, -1)):
+            noise = weight - sign * 0.05**0.5 * torch.eye(len(weight))
+            assert noise.std().item() == pytest.approx(0.01, rel=0.15)
+            assert abs(noise.mean()) < 0.002
+        assert not torch.equal(v, -out)
+
+
+def test_the_output_may_start_otherwise_than_the_mlp() -> None:
+    made = core(small("r18", out_init="uniform_half")).model  # whose projections start at zero
+    block = made.blocks[0]
+    assert not block.mlp.down.weight.any()
+    assert block.attn.out.weight.abs().max() <= 0.75**0.5 * 32**-0.5
+
+
+def test_a_head_may_start_small() -> None:
+    made = core(small("r18", head_init="normal_0.005", embed_init="normal_0.005")).model
+    for weight in (made.head.weight, made.embed.weight):
+        assert weight.float().std().item() == pytest.approx(0.005, rel=0.05)

@@ -66,6 +66,8 @@ WRONG = {  # unit: an array of its outcome
     "r49_forward": "loss",
     "window_long_short": "short/n6",
     "yarn": "paired/rotated3",
+    "vo_init": "out/o",
+    "fp8_head": "r51/gx_row0",
     "window_yarn": "scale2",
     "window_schedule": "r42/window_short",
     "batch_size_schedule": "r74/split_step",

@@ -197,6 +197,24 @@ def test_table_and_head_part_after_an_update_of_adam(
     assert tied == [step <= last for step in range(steps + 40)]
 
 
+def test_record_53_parts_them_before_the_pass_at_that_share() -> None:
+    """1253.3 upwards: the pass of update 1254 reads the copy, whether Adam acts there or not."""
+    made = with_fields(
+        RunConfig(),
+        {
+            "schedule.steps": 1920,
+            "schedule.extension_steps": 40,
+            "schedule.stage_start": "next",
+            "optim.adam_every": 2,
+            "optim.tie_until": 2 / 3,
+            "optim.tie_ends": "before_pass",
+        },
+    )
+    assert [schedule_at(made, step).tied for step in (0, 1253, 1254, 1919)] == [True] * 2 + [
+        False
+    ] * 2
+
+
 def test_a_shorter_budget_has_as_large_a_part_of_extension() -> None:
     before = flat(config(schedule__steps=400, schedule__extension_steps=40))
     after = with_budget({**before, "schedule.steps": 100}, before)
