@@ -51,6 +51,15 @@ class MLP(nn.Module):
 # ---------------------------------------------------------------- the network
 
 
+def make_head(c: ModelConfig, dtypes: Dtypes, *, rows: int) -> Linear | None:
+    """The matrix of the logits; None where it is the token table."""
+    if c.tied_head:
+        return None
+    if c.fp8_head:
+        return Float8Head(rows, c.d_model, init=c.head_init, dtypes=dtypes, scales=c.fp8_head)
+    return Linear(rows, c.d_model, role="head", init=c.head_init, dtypes=dtypes)
+
+
 class GPT(nn.Module):
     def __init__(self, c: ModelConfig, tokens: Tokens, dtypes: Dtypes = PLAIN) -> None:
         super().__init__()
@@ -99,13 +108,7 @@ class GPT(nn.Module):
         self.saved_layers = {c.backout, *c.skip_layers[:1], *self.skip_sources}
         self.left_early = c.skip_layers[0] if c.skip_from == "attention" else None
         self.norm = RMSNorm(c.norm_eps, None)
-        self.head = None
-        if not c.tied_head:
-            self.head = Linear(padded, c.d_model, role="head", init=c.head_init, dtypes=dtypes)
-        if c.fp8_head:
-            self.head = Float8Head(
-                padded, c.d_model, init=c.head_init, dtypes=dtypes, scales=c.fp8_head
-            )
+        self.head = make_head(c, dtypes, rows=padded)
 
         self.first_values = c.value_residual is not None
         self.softcap, self.loss_rows = softcap_of(c.logit_softcap, c.d_model), c.loss_rows

@@ -108,7 +108,7 @@ class AdamConfig:
         None,
         record="r51",
         affects=("initial", "loss"),
-        choices={1.0: "r51", 2 / 3: "r54"},
+        choices={1.0: "r51", 2 / 3: "r53"},
         doc="token table and head are one matrix until this share of the steps, at first the head"
         " as it is drawn; then each goes on from that and its moments",
         gt=0,

@@ -153,7 +153,7 @@ ROWS: Mapping[str, RoleRow] = {
         doc="the scales of x0",
         record="r52",
         like="scalar",
-        choices={"lr": {0.008: "r73"}, "beta1": {0.65: "r57", 0.9: "r73"}},
+        choices={"lr": {0.008: "r73"}, "beta1": {0.65: "r52", 0.9: "r73"}},
         requires={"model.residual_form": ("apart", "sub_layers")},
     ),
     "post": RoleRow(

@@ -273,5 +273,8 @@ def network_unit(name: str) -> Unit | None:
     return Unit(pairs=partial(network, match[1]), bound=1.0)
 
 
-NETWORKS = ("r20_forward", "r21_forward", "r28_forward")
+NETWORKS = (
+    *("r20_forward", "r21_forward", "r28_forward", "r32_forward", "r35_forward"),
+    *("r40_forward", "r49_forward", "r51_forward", "r58_forward", "r62_forward"),
+)
 NETWORK_UNITS = {name: unit for name in NETWORKS if (unit := network_unit(name)) is not None}

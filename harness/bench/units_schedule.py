@@ -27,14 +27,6 @@ def blocks(*sizes: int) -> tuple[int, ...]:
 
 # record without a preset -> what it changes of the one before, in fields of the configuration
 SETTINGS: Mapping[int, Values] = {
-    53: {
-        "schedule.stage_rates": (1.0, 1.52, 1.73),
-        "loss.next_tokens": (1.0, 0.5, 0.25),
-        "optim.tie_until": 2 / 3,
-        "optim.tie_ends": "before_pass",
-    },
-    54: {"schedule.cooldown_frac": 0.5, "optim.tie_ends": "after_adam"},
-    62: {"schedule.cooldown_frac": 0.55},
     65: {
         "schedule.stage_start": "nearest",
         "schedule.stage_rates_after": None,

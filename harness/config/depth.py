@@ -15,12 +15,14 @@ LISTS = (
     "model.mlp_free_layers",
     "model.attn_window_layers",
     "model.key_offset",
+    "model.attn_gate_layers",
+    "model.dc_mha",
     "model.paired_heads",
     "model.xsa",
 )
 TABLES = ("model.value_embed",)  # an entry for every layer: the number of its table, or None
 AFTER = ("model.backout",)  # what comes out of a layer: of the last one kept up to there
-BEFORE = ("model.lanes",)  # from a layer on: the next one kept
+BEFORE = ("model.lanes", "model.mudd_gate")  # from a layer on: the next one kept
 BETWEEN = ("model.skip_layers",)  # from behind a layer to before a later one, the next one kept
 
 
