@@ -95,12 +95,12 @@ def _judged_metrics(experiment: Experiment, names: list[str], worth: Worth | Non
     of_loss = blocked(losses_at, "val_loss", names, anytime=anytime)
     if worth is not None:
         return [
-            Judged(metric="val_loss", unit="nats", judge=of_loss),
+            Judged(metric="val_loss", unit=experiment.plan.corpus.unit, judge=of_loss),
             *worth_judges(worth, losses_at, names, anytime=anytime),
         ]
     time_model = TimeModel.of(experiment, losses, times_at, use.arms)
     return [
-        Judged(metric="val_loss", unit="nats", judge=of_loss),
+        Judged(metric="val_loss", unit=experiment.plan.corpus.unit, judge=of_loss),
         *time_judges(time_model, times_at, names, anytime=anytime),
     ]
 

@@ -21,7 +21,7 @@ from reports.stats.digits import kept, settled
 from reports.stats.intervals import Estimate
 
 KINDS = {"val_loss": "loss_delta", "steps": "s_delta", "seconds": "s_delta"}
-METRIC_TITLES = {"val_loss": "loss", "steps": "steps", "seconds": "seconds"}
+METRIC_TITLES = {"val_loss": "loss", "steps": "steps to target", "seconds": "training time"}
 HEADS = {
     "alone": "alone",
     "in_order": "added in order",
@@ -142,12 +142,19 @@ def attribution_table(a: Attribution) -> Study:
         lead += " In brackets: the changes that need this one, and leave together with it."
     return Study(
         key=f"attribution-{a.metric}",
-        title=f"Contributions in {METRIC_TITLES[a.metric]}",
+        title=f"Contributions in {title_of(a)}",
         lead=lead,
         first="change",
         heads=[HEADS[column] for column in columns],
         rows=rows,
     )
+
+
+def title_of(a: Attribution) -> str:
+    """What is contributed to: at equal steps seconds are training time, else time to target."""
+    if a.metric == "seconds" and a.note == "to the target":
+        return "time to target"
+    return METRIC_TITLES[a.metric]
 
 
 def beside_table(by_design: ByDesign, unit: str) -> Study:

@@ -85,7 +85,7 @@ def test_what_weakens_a_verdict_stands_beside_it(tmp_path):
     said = [words for (_, kind, *_), words in page.sentences.items() if kind == "facts"]
     assert "exploratory" in said
     assert any(s.startswith("1 stale run left out: optim/muon.py") for s in said)
-    assert any(s.startswith("plan.lock") for s in said)
+    assert any(s.startswith("locked plan") for s in said)
     assert "2 nodes" in said
     assert any("anytime-valid" in s for s in said)
     confirmed = page_of(tmp_path / "other", confirm=True)

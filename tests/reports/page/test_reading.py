@@ -31,11 +31,11 @@ def lines_of(folder, *, margin):
 
 def test_each_kind_is_told_by_the_arm_that_shows_it_best(tmp_path):
     page, lines = lines_of(tmp_path, margin=0.05)
-    assert [*lines] == ["worse", "no difference larger than 0.05 nats"]
+    assert [*lines] == ["worse", "no difference larger than 0.05 nats per byte"]
     assert re.match(
         r"The interval of farther, \+0\.4\d+ \[.*\], lies wholly on the worse", lines["worse"]
     )
-    equal = lines["no difference larger than 0.05 nats"]
+    equal = lines["no difference larger than 0.05 nats per byte"]
     assert re.match(
         r"The interval of near, \S+ \[.*\], lies wholly within the margin of 0.05", equal
     )
