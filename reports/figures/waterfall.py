@@ -251,7 +251,8 @@ def waterfall(
 ) -> Figure | None:
     """A bar is what one more change added to the mean; None below three levels.
 
-    Whiskers are the interval of the whole difference to the baseline up to there. unit: of a loss.
+    Whiskers are the interval of the whole difference to the baseline up to there. metric: a level;
+    arms: in the ladder's order; unit: of a loss.
     """
     levels = levels_of(metric, arms, outcome)
     if len(levels) < 3 or palette.baseline not in levels:

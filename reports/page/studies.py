@@ -13,7 +13,7 @@ from reports.analysis.published_steps import Step, published_steps
 from reports.analysis.sensitivity import Sensitivity
 from reports.format import interval, p_value, show
 from reports.inputs.experiment import Experiment
-from reports.page.adding_up import told_apart
+from reports.page.adding_up import pairs_apart
 from reports.page.by_design import ByDesign
 from reports.page.places import FEW, place_words, where_words
 from reports.page.tables import TableCell
@@ -83,7 +83,7 @@ def studies(experiment: Experiment, by_design: ByDesign) -> list[Study]:
     """The tables there are to show, [] for most experiments."""
     plan = experiment.plan
     tables = [attribution_table(a) for a in by_design.contributions]
-    if told_apart(by_design.interactions):
+    if pairs_apart(by_design.interactions):
         tables.append(beside_table(by_design, plan.corpus.unit))
     if by_design.contributions and plan.remarks:
         tables.append(inseparable_table(plan.remarks))
@@ -142,7 +142,7 @@ def attribution_table(a: Attribution) -> Study:
         lead += " In brackets: the changes that need this one, and leave together with it."
     return Study(
         key=f"attribution-{a.metric}",
-        title=f"Contributions in {title_of(a)}",
+        title=f"Contributions in {contributed_to(a)}",
         lead=lead,
         first="change",
         heads=[HEADS[column] for column in columns],
@@ -150,7 +150,7 @@ def attribution_table(a: Attribution) -> Study:
     )
 
 
-def title_of(a: Attribution) -> str:
+def contributed_to(a: Attribution) -> str:
     """What is contributed to: at equal steps seconds are training time, else time to target."""
     if a.metric == "seconds" and a.note == "to the target":
         return "time to target"
@@ -160,7 +160,7 @@ def title_of(a: Attribution) -> str:
 def beside_table(by_design: ByDesign, unit: str) -> Study:
     """Pairs whose interaction leaves zero, each change of them with the other and without it."""
     rows: list[StudyRow] = []
-    for pair in told_apart(by_design.interactions):
+    for pair in pairs_apart(by_design.interactions):
         beyond = Share(value=pair.estimate, low=pair.low, high=pair.high)
         for e in by_design.beside:
             if {e.change, e.other} == set(pair.changes):

@@ -54,4 +54,4 @@ def test_undecided_is_not_said_to_be_nothing(tmp_path, margin, why):
     assert f"holds zero and {why}" in lines[undecided].replace(", and", " and")
     assert "it is no sign that there is none" in lines[undecided]
     answer = re.search(r'data-key="answer">(.*?)</p>', page.read_text())[1]
-    assert re.search(r"near \(\S+ \[\S+, \S+\]\) is undecided", answer), answer
+    assert re.search(r"near \(\S+ \[\S+,\u00a0\S+\]\) is undecided", answer), answer
