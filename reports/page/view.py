@@ -36,7 +36,8 @@ from reports.page.settings import (
     config_differences,
     environment_table,
 )
-from reports.page.studies import Study, studies
+from reports.page.studies import studies
+from reports.page.study import Study
 from reports.page.tables import (
     WAITING,
     Failure,
