@@ -156,7 +156,7 @@ def figure_row(card: Card, record: int) -> str:
     if row.loss is None or row.total is None:
         values[-1] = row.why
     runs = shown["n"].replace("against", "and") + (" †" if figure.by_era else "")
-    return f"| {record} | {', '.join(others) or 'nothing else'} | {steps} | {' | '.join(values)} | {runs} |"
+    return f"| {record} | {', '.join(others) or 'nothing known'} | {steps} | {' | '.join(values)} | {runs} |"
 
 
 def cited(text: str) -> str:
@@ -199,7 +199,7 @@ found, and how to try it on your own text. Written by `python -m tests.technique
 **How to read the figures.** A record is held against the one before, or a baseline that its authors ran beside it
 ([the whole history](../findings/README.md)). Below zero is better, but for *loss*, which counts at the steps that each ran. Brackets are 95 % intervals of one row.
 
-* *with*: what else the same record changed. The figure is then of the bundle, and no part of it is this technique's alone.
+* *with*: what else the same record changed, as far as it is known. The figure is then of the bundle, and no part of it is this technique's alone.
 * *steps at equal loss*: the difference of losses turned into steps by the slope {slope:.3f} nats per log step (standard error {se:.3f}).
 * *ms a step* and *time at equal loss* carry the noise of two unknown nodes, {nodes:.1f} %: the logs do not say where they ran.
 * Where a record changed the batch, steps and milliseconds trade against each other: only the time counts.
@@ -246,6 +246,19 @@ def pages() -> dict[Path, str]:
     for card in all_cards():
         written[FOLDER / f"{card.name}.md"] = page(card)
     return written
+
+
+def unlisted() -> Iterator[str]:
+    """Changes of presets whose record stands on no card that is about them.
+
+    Without the length of a run, which every record tunes.
+    """
+    tuned = {"schedule.steps", "schedule.cooldown_steps"}
+    for name, values in preset_changes().items():
+        record = int(name[1:3])
+        about = [card for card in all_cards() if name in changes_of(card)]
+        if about and set(values) - tuned and not any(record in card.records for card in about):
+            yield f"{name}: {', '.join(card.name for card in about)}"
 
 
 def uncovered() -> Iterator[str]:

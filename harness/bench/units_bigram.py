@@ -42,6 +42,13 @@ def added(embedding: Any, block: Any, ids_BT: Tensor, x: Tensor, x0: Tensor) -> 
     return stream.x
 
 
+def exactly(theirs: np.ndarray, ours: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Rows, where any other one is wrong: 0, and 1 where they differ."""
+    if theirs.shape != tuple(ours.shape):
+        raise ValueError(f"rows of shape {theirs.shape}, here {tuple(ours.shape)}")
+    return np.zeros(theirs.shape), (theirs != ours.numpy()).astype(np.float64)
+
+
 def bigram(arrays: Arrays, *, first: str = "last_row") -> Pairs:
     """Rows exactly; the stream of the first ids with rows of the table, plain or signed, added.
 
@@ -51,7 +58,7 @@ def bigram(arrays: Arrays, *, first: str = "last_row") -> Pairs:
     for name, theirs in arrays.items():
         kind, _, size = name.partition("/")
         if kind == "hash":
-            yield theirs, hashed(ids_1T, int(arrays[f"h/rows_{size}"]), first)[0].numpy()
+            yield exactly(theirs, hashed(ids_1T, int(arrays[f"h/rows_{size}"]), first)[0])
     told = dict(arrays)
     gradient = told.pop("add/grad/lambdas")
     told["add/grad/mix"], told["add/grad/scale"] = gradient[:2], gradient[2]
@@ -64,7 +71,7 @@ def bigram(arrays: Arrays, *, first: str = "last_row") -> Pairs:
     y = added(table, block, ids_1T, x, x0)
     yield from compared(told, "add/", y, leaves | {"x": x, "x0": x0})
     signs = arrays["sign/table"]
-    yield arrays["sign/index"], sign_rows(ids_1T, len(signs))[0].numpy()
+    yield exactly(arrays["sign/index"], sign_rows(ids_1T, len(signs))[0])
     table, block = made(arrays["w/table_partial"], first, d_model, bigram_sign=len(signs))
     table.sign.copy_(torch.tensor(signs))
     load(block, {"bigram_scale": arrays["w/sign_lambda"]})

@@ -52,6 +52,7 @@ class Attribution:
     leaves_with: Mapping[str, tuple[str, ...]]  # what goes with a change, because it needs it
     total: Share | None  # all changes together
     note: str
+    title: str = ""  # what it is called, where that is not the metric's own
 
 
 def attributions(experiment: Experiment, *, level: float = 0.95) -> list[Attribution]:
@@ -95,12 +96,12 @@ def _judged_metrics(experiment: Experiment, names: list[str], worth: Worth | Non
     of_loss = blocked(losses_at, "val_loss", names, anytime=anytime)
     if worth is not None:
         return [
-            Judged(metric="val_loss", unit="nats", judge=of_loss),
+            Judged(metric="val_loss", unit=experiment.plan.corpus.unit, judge=of_loss),
             *worth_judges(worth, losses_at, names, anytime=anytime),
         ]
     time_model = TimeModel.of(experiment, losses, times_at, use.arms)
     return [
-        Judged(metric="val_loss", unit="nats", judge=of_loss),
+        Judged(metric="val_loss", unit=experiment.plan.corpus.unit, judge=of_loss),
         *time_judges(time_model, times_at, names, anytime=anytime),
     ]
 
@@ -159,6 +160,7 @@ def _tabulated(
         leaves_with=leaves_with,
         total=together,
         note=judged.note,
+        title=judged.title,
     )
 
 
@@ -172,12 +174,23 @@ def time_judges(
     if model is None or not all(_is_resolved(time_model, model, arm) for arm in arms):
         judge = blocked(times_at, "train_time_s", arms, anytime=anytime)
         note = "at equal steps (steps to target are not resolved for every arm)"
-        return [Judged(metric="seconds", unit="s", judge=judge, note=note)]
+        return [Judged(metric="seconds", unit="s", judge=judge, note=note, title="training time")]
     times = _ResolvedTimes.of(time_model, model, arms, anytime=anytime)
     note = "to the target"
-    judges = [Judged(metric="steps", unit="steps", judge=times.judge_steps, note=note)]
+    judges = [
+        Judged(
+            metric="steps",
+            unit="steps",
+            judge=times.judge_steps,
+            note=note,
+            title="steps to target",
+        )
+    ]
     if len(times.log_step) == len(arms):
-        judges.append(Judged(metric="seconds", unit="s", judge=times.judge_seconds, note=note))
+        of_seconds = replace(
+            judges[0], metric="seconds", unit="s", judge=times.judge_seconds, title="time to target"
+        )
+        judges.append(of_seconds)
     return judges
 
 

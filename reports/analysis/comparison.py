@@ -52,7 +52,7 @@ class Metric:
     @property
     def unit(self) -> str:
         """Of its values, '' of a script's own."""
-        return UNITS.get(self.name, "")
+        return self.plan.corpus.unit if self.name in LOSSES else UNITS.get(self.name, "")
 
     @property
     def better(self) -> str:

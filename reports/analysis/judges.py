@@ -34,6 +34,7 @@ class Judged:
     unit: str
     judge: Judge | None
     note: str = ""
+    title: str = ""  # what it is called, where that is not the metric's own
 
 
 def share(value: float, low: float = -math.inf, high: float = math.inf) -> Share:

@@ -19,12 +19,10 @@ from reports.analysis.cautions import Caution
 from reports.stats.contrasts import Method, Sample
 from reports.stats.verdicts import Kind
 
-LOSSES = ("val_loss", "heldout_loss")  # in nats
+LOSSES = ("val_loss", "heldout_loss")  # in the corpus's unit
 # compared as logarithms; losses and metrics of a script's own as differences
 COMPARED_TIMES = ("step_ms", "train_time_s", "time_to_target")
 UNITS = {
-    "val_loss": "nats",
-    "heldout_loss": "nats",
     "step_ms": "ms",
     "train_time_s": "s",
     "time_to_target": "s",

@@ -33,7 +33,7 @@ from reports.figures.base import (
 from reports.figures.bundles import Bundle, Course, band, bundles, is_late, points_of, thin
 from reports.figures.differences import difference_figure
 from reports.figures.palette import Palette
-from reports.figures.tags import BESIDE, WIDE_TAG, tags
+from reports.figures.tags import TAG_GAP, WIDE_TAG, tags
 from reports.stats.digits import settled
 
 MAX_RUN_LINES = 60
@@ -156,7 +156,7 @@ class Curves:
         height = 300
         if width == WIDE:
             height = 400
-        margin = 12 + (WIDE_TAG + BESIDE) * self.palette.has_numbers
+        margin = 12 + (WIDE_TAG + TAG_GAP) * self.palette.has_numbers
         left, right, top, bottom = 52, width - margin, 30, height - 48
         (x_low, x_high), (y_low, y_high) = self.ranges.x, self.ranges.y
         x = self.view.scale(low=x_low, high=x_high, start=left, end=right)

@@ -27,8 +27,8 @@ from reports.figures.base import (
 )
 from reports.figures.bundles import Bundle, Course, band, is_late, points_of, thin
 from reports.figures.palette import Palette
-from reports.figures.rows import LINE, lines_of, most_lines
-from reports.figures.tags import BESIDE, WIDE_TAG, tags
+from reports.figures.rows import LINE, most_lines, text_lines
+from reports.figures.tags import TAG_GAP, WIDE_TAG, tags
 from reports.stats.digits import kept, settled
 
 MAX_PANELS = 12  # arms beyond which a chart for each is too small to read
@@ -171,7 +171,7 @@ class Panels:
         height = 300
         if width == WIDE:
             height = 400
-        margin = 12 + (WIDE_TAG + BESIDE) * self.palette.has_numbers
+        margin = 12 + (WIDE_TAG + TAG_GAP) * self.palette.has_numbers
         left, right, top, bottom = 52, width - margin, 30, height - 48
         low, high = self.y_range
         x = AxisScale(low=0, high=self.last, start=left, end=right)
@@ -202,7 +202,7 @@ class Panels:
         y = AxisScale(low=low, high=high, start=bottom, end=top + 12)
         name = self.palette.lines(arm, grid.panel_width - GAP_X)
         marks = [
-            *lines_of(name, left, top - LINE * (len(name) - 1), css="label own"),
+            *text_lines(name, left, top - LINE * (len(name) - 1), css="label own"),
             y_axis(y, start, end, "", n=3),
             line(start, y(0), end, y(0), "zero"),
         ]

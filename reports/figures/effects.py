@@ -36,7 +36,7 @@ def waterfalls(plan: Plan, outcome: Comparisons, palette: Palette) -> list[Figur
             metrics = ["val_loss", "step_ms"]
     figures = []
     for metric in metrics:
-        figure = waterfall(metric, rungs, outcome, palette)
+        figure = waterfall(metric, rungs, outcome, palette, plan.corpus.unit)
         if figure is not None:
             figures.append(figure)
     return figures

@@ -115,10 +115,10 @@ class Palette:
         if not self.is_by_verdict:
             return ""
         told = [colour for tone, colour in COLOURS.items() if tone in self.tones.values()]
-        words = f" The colour is the verdict: {', '.join([*told, 'grey undecided'])}."
+        said = f" The colour is the verdict: {', '.join([*told, 'grey undecided'])}."
         if self.has_numbers:
-            words += " Numbers are those of the arms."
-        return words
+            said += " Numbers are those of the arms."
+        return said
 
     def _place(self, arm: str) -> int:
         changed = [a for a in self.arms if a != self.baseline]

@@ -42,22 +42,22 @@ def name_beside(palette: Palette, arm: str, x: float, y: float) -> str:
     """An arm's name that ends at x, its lines around y."""
     lines = palette.lines(arm, BESIDE_PX)
     top = y + 4 - LINE * (len(lines) - 1) / 2
-    return "".join(lines_of(lines, x, top, anchor="end"))
+    return "".join(text_lines(lines, x, top, anchor="end"))
 
 
 def name_above(palette: Palette, arm: str, y: float, px: float) -> str:
     """An arm's name that begins at the left edge, its last line at y."""
     lines = palette.lines(arm, px)
-    return "".join(lines_of(lines, 0, y - LINE * (len(lines) - 1)))
+    return "".join(text_lines(lines, 0, y - LINE * (len(lines) - 1)))
 
 
-def lines_of(
+def text_lines(
     lines: Sequence[str], x: float, y: float, *, anchor: str = "start", css: str = "label"
 ) -> list[str]:
-    """A text on several lines, the first at y.
+    """A text on several lines, the first at (x, y) in pixels.
 
     anchor: SVG's text-anchor. css: its class."""
     drawn = []
-    for place, words in enumerate(lines):
-        drawn.append(text(x, y + LINE * place, words, anchor=anchor, css=css))
+    for place, part in enumerate(lines):
+        drawn.append(text(x, y + LINE * place, part, anchor=anchor, css=css))
     return drawn

@@ -20,7 +20,7 @@ from reports.figures.base import (
 )
 from reports.figures.budgets import lengths_in_words
 from reports.figures.palette import Palette
-from reports.figures.tags import BESIDE, WIDE_TAG, tags
+from reports.figures.tags import TAG_GAP, WIDE_TAG, tags
 from reports.figures.target import target_label
 from reports.stats.digits import settled
 
@@ -38,7 +38,7 @@ class Scatter:
         height = 300
         if width == WIDE:
             height = 400
-        margin = 12 + (WIDE_TAG + BESIDE) * self.palette.has_numbers
+        margin = 12 + (WIDE_TAG + TAG_GAP) * self.palette.has_numbers
         left, right, top, bottom = 60, width - margin, 30, height - 48
         x_low, x_high = extent(self.runs["train_time_s"])
         y_low, y_high = extent(self.runs["val_loss"], around=around_target(self.target))

@@ -109,7 +109,7 @@ class Histograms:
         bottom = 14 + step * len(self.of_arms)
         low, high = float(self.edges[0]), float(self.edges[-1])
         x = AxisScale(low=low, high=high, start=left, end=width - 14)
-        parts = [x_axis(x, 8, bottom, "ms per step", n=width // 110)]
+        parts = [x_axis(x, 8, bottom, "step time, ms", n=width // 110)]
         for place, arm in enumerate(self.of_arms):
             foot = 12 + step * (place + 1) - 6
             name = name_beside(self.palette, arm, left - 12, foot - 8)

@@ -6,10 +6,10 @@ from reports.figures.base import line, text
 from reports.figures.palette import Palette
 
 WIDE_TAG, HIGH_TAG = 18, 11  # px that a number takes
-BESIDE = 7  # px from a mark to its number
+TAG_GAP = 7  # px from a mark to its number
 
 
-def placed(
+def places_of_tags(
     marks: Mapping[str, tuple[float, float]], top: float, bottom: float
 ) -> dict[str, tuple[float, float]]:
     """Where the number of each mark stands: at its height, or below or above others that are there.
@@ -37,10 +37,10 @@ def tags(
     if not palette.has_numbers:
         return []
     drawn = []
-    for arm, (x, y) in placed(marks, top, bottom).items():
+    for arm, (x, y) in places_of_tags(marks, top, bottom).items():
         at_x, at_y = marks[arm]
-        parts = [text(x + BESIDE, y + 4, palette.number(arm), css="own")]
+        parts = [text(x + TAG_GAP, y + 4, palette.number(arm), css="own")]
         if abs(y - at_y) > 2:
-            parts.append(line(at_x, at_y, x + BESIDE - 1, y, "whisker"))
+            parts.append(line(at_x, at_y, x + TAG_GAP - 1, y, "whisker"))
         drawn.append(palette.series(arm, parts))
     return drawn

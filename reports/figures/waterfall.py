@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reports.analysis.types import Comparisons
 from reports.figures.base import (
@@ -247,16 +247,19 @@ def row_ends(bar: Bar, x: AxisScale) -> tuple[float, float]:
 
 
 def waterfall(
-    metric: str, arms: Sequence[str], outcome: Comparisons, palette: Palette
+    metric: str, arms: Sequence[str], outcome: Comparisons, palette: Palette, unit: str
 ) -> Figure | None:
     """A bar is what one more change added to the mean; None below three levels.
 
-    Whiskers are the interval of the whole difference to the baseline up to there.
+    Whiskers are the interval of the whole difference to the baseline up to there. metric: a level;
+    arms: in the ladder's order; unit: of a loss.
     """
     levels = levels_of(metric, arms, outcome)
     if len(levels) < 3 or palette.baseline not in levels:
         return None
     axis = AXES[metric]
+    if metric == "val_loss":
+        axis = replace(axis, unit=unit)
     base = levels[palette.baseline]
     bars = bars_of(metric, levels, outcome, base)
     shown = list(levels.values())

@@ -10,14 +10,14 @@ from reports.figures.interactions import changes_in_words, interplay_words
 from reports.format import with_interval
 from reports.page.naming import NAMED, listing
 
-VERBS = {1: "hurt", -1: "help"}  # side of zero on which a loss is -> what it is shown to do
+VERB_OF_SIDE = {1: "hurt", -1: "help"}  # side of zero on which a loss is -> what it is shown to do
 
 
 def leaves_zero(pair: Interplay) -> bool:
     return pair.low is not None and pair.high is not None and (pair.low > 0 or pair.high < 0)
 
 
-def told_apart(interactions: Sequence[Interplay]) -> list[Interplay]:
+def pairs_apart(interactions: Sequence[Interplay]) -> list[Interplay]:
     """The interactions whose intervals leave zero, the largest first."""
     apart = [e for e in interactions if len(e.changes) == 2 and leaves_zero(e)]
     return sorted(apart, key=lambda pair: -abs(pair.estimate))
@@ -30,7 +30,7 @@ def exceeds_shares(interactions: Sequence[Interplay], contributions: Sequence[At
         for change, columns in table.shares.items():
             if table.metric == "val_loss" and "shapley" in columns:
                 sizes[change] = abs(columns["shapley"].value)
-    for pair in told_apart(interactions):
+    for pair in pairs_apart(interactions):
         if any(abs(pair.estimate) > sizes.get(change, math.inf) for change in pair.changes):
             return True
     return False
@@ -44,7 +44,7 @@ def adding_up(interactions: Sequence[Interplay], beside: Sequence[BesideOther], 
     pairs = [e for e in interactions if len(e.changes) == 2 and e.low is not None]
     if not pairs:
         return ""
-    apart = told_apart(pairs)
+    apart = pairs_apart(pairs)
     if not apart:
         largest = max(pairs, key=lambda pair: abs(pair.estimate))
         return (
@@ -65,36 +65,36 @@ def adding_up(interactions: Sequence[Interplay], beside: Sequence[BesideOther], 
 def pair_words(pair: Interplay, beside: Sequence[BesideOther]) -> str:
     """What is shown of the two changes of a pair, each with the other and without it."""
     of_pair = [e for e in beside if {e.change, e.other} == set(pair.changes)]
-    of_pair.sort(key=lambda e: " only " not in shown(e))  # the plainest first
-    kinds = {shown(e) for e in of_pair}
-    if len(kinds) == 1 and kinds <= {f"{verb} only with" for verb in VERBS.values()}:
+    of_pair.sort(key=lambda e: " only " not in is_shown_to(e))  # the plainest first
+    kinds = {is_shown_to(e) for e in of_pair}
+    if len(kinds) == 1 and kinds <= {f"{verb} only with" for verb in VERB_OF_SIDE.values()}:
         verb = kinds.pop().partition(" ")[0]
         effects = [f"{e.change} {both_words(e)}" for e in of_pair]
         names = " and ".join(pair.changes)
         return f"{names} are shown to {verb} only together: {'; '.join(effects)}"
     clauses = []
     for e in of_pair:
-        clause = f"{e.change} is shown to {shown(e)} {e.other}"
-        if not shown(e):
+        clause = f"{e.change} is shown to {is_shown_to(e)} {e.other}"
+        if not is_shown_to(e):
             clause = f"{e.change} is told from zero neither with {e.other} nor without it"
         clauses.append(f"{clause}: {both_words(e)}")
     return ". ".join(clauses)
 
 
-def shown(e: BesideOther) -> str:
+def is_shown_to(e: BesideOther) -> str:
     """What a change is shown to do, up to the name of the other; '' where nothing is."""
-    there, alone = side(e.with_other), side(e.without)
+    there, alone = side_of_zero(e.with_other), side_of_zero(e.without)
     if there == alone == 0:
         return ""
     if not there or not alone:
-        return f"{VERBS[there or alone]} only {'with' if there else 'without'}"
+        return f"{VERB_OF_SIDE[there or alone]} only {'with' if there else 'without'}"
     if there != alone:
-        return f"{VERBS[alone]} alone and to {VERBS[there]} with"
+        return f"{VERB_OF_SIDE[alone]} alone and to {VERB_OF_SIDE[there]} with"
     more = "more" if abs(e.with_other.value) > abs(e.without.value) else "less"
-    return f"{VERBS[there]} {more} with"
+    return f"{VERB_OF_SIDE[there]} {more} with"
 
 
-def side(share: Share) -> int:
+def side_of_zero(share: Share) -> int:
     """1 where an interval lies above zero, -1 below, 0 where it holds zero or is none."""
     if share.low is None or share.high is None:
         return 0

@@ -13,7 +13,7 @@ from reports.page.selection import as_typed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class AskedStep:
     """A next step, with the most seeds that one of its arms needs, which decide all of them."""
 
     step: str
@@ -29,7 +29,7 @@ class Asked:
         return f"{typed(self.step, as_typed(plan))}, for {listing(self.arms, most=NAMED)}"
 
 
-def asked_steps(outcome: Comparisons) -> list[Asked]:
+def asked_steps(outcome: Comparisons) -> list[AskedStep]:
     """The next steps of the arms, the cheapest first."""
     judged: dict[str, Comparison] = {}
     for arm in outcome.arms:
@@ -42,7 +42,7 @@ def asked_steps(outcome: Comparisons) -> list[Asked]:
     steps = []
     for arms in by_step.values():
         dearest = max(arms, key=lambda arm: judged[arm].fresh_seeds or 0)
-        steps.append(Asked(step=judged[dearest].next_action, arms=arms))
+        steps.append(AskedStep(step=judged[dearest].next_action, arms=arms))
     return steps
 
 

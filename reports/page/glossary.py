@@ -109,7 +109,7 @@ GENERAL_WORDS = (
         "The text that this program embeds: source files of Python's standard library.",
     ),
     (
-        "plan.lock",
+        "locked plan",
         "Digest of what was planned before the first run: question, arms, metric, seeds, margin.",
     ),
 )

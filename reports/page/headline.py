@@ -10,7 +10,7 @@ from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
 from reports.figures.forest import effect_text
 from reports.format import show
 from reports.inputs.experiment import Experiment
-from reports.page.adding_up import adding_up, exceeds_shares, told_apart
+from reports.page.adding_up import adding_up, exceeds_shares, pairs_apart
 from reports.page.by_design import ByDesign
 from reports.page.cells import metric_words
 from reports.page.naming import NAMED, listing, verb_for
@@ -18,7 +18,7 @@ from reports.page.places import optimum_answer, signs_answer
 from reports.page.scope import conditions, shares_answer
 from reports.page.selection import halving_answer
 
-MANY = 6  # arms beyond which a sentence counts them and names those that move most
+COUNTED_ABOVE = 6  # arms beyond which a sentence counts them and names those that move most
 MOST_OF_MANY = 2
 EXPLORATORY = "Exploratory: "  # how a headline begins that nothing has confirmed
 
@@ -48,7 +48,7 @@ def headline(
         sentences.append(what_helps(outcome))
         if exceeds_shares(by_design.interactions, by_design.contributions):
             combined = [adding, shares]
-    is_decided = is_decided or bool(shares or told_apart(by_design.interactions))
+    is_decided = is_decided or bool(shares or pairs_apart(by_design.interactions))
     sentences += filter(None, combined)
     along_axes = optimum_answer(by_design.lowest)
     if along_axes:
@@ -132,7 +132,7 @@ def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
     other, clauses = outcome.baseline, []
     if outcome.increments:
         other = outcome.own_words.before
-    if len(outcome.arms) > MANY:
+    if len(outcome.arms) > COUNTED_ABOVE:
         text = counted_sentence(groups, compared, f"{other} in {metric}", other)
         return text.replace(metric, f"{metric} ({unit})", 1) if name in LOSSES else text
     for kind, comparative in (("helps", "better"), ("hurts", "worse")):

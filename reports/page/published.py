@@ -310,7 +310,7 @@ EVIDENCE_HEADINGS = (
         columns=arm_columns("train_time_s.mean"),
     ),
     EvidenceHeading(
-        text="Δ time",
+        text="Δ training time",
         meaning="Against {other}, as a ratio.",
         if_tuned=" The interval is the noise of the loss turned into time.",
         columns=(

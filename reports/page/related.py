@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reports.inputs.experiment import Experiment
 
-BESIDE = re.compile(r"(?:\.\./)*(?:[\w.-]+/)*[\w.-]+\.html")  # a page that a link may lead to
+PAGE_ADDRESS = re.compile(r"(?:\.\./)*(?:[\w.-]+/)*[\w.-]+\.html")  # a page that a link may lead to
 CONFIRMED = "Asked again on fresh seeds since, and judged there:"
 CONFIRMS = "Asks again, on fresh seeds, what was explored in"
 
@@ -24,13 +24,13 @@ class Related:
 def related(experiment: Experiment) -> list[Related]:
     """What to say of experiments that share a change and the baseline, by what was seen of them."""
     sentences, memory = [], experiment.memory
-    for words, names in ((CONFIRMED, memory.confirmed_by), (CONFIRMS, memory.confirms)):
+    for beginning, names in ((CONFIRMED, memory.confirmed_by), (CONFIRMS, memory.confirms)):
         pages = {}
         for name in names:
             address = experiment.pages.get(name, "")
-            pages[name] = address if BESIDE.fullmatch(address) else ""
+            pages[name] = address if PAGE_ADDRESS.fullmatch(address) else ""
         if pages:
-            sentences.append(Related(words=words, pages=pages))
+            sentences.append(Related(words=beginning, pages=pages))
     return sentences
 
 

@@ -165,7 +165,7 @@ def lock_facts(plan: Plan) -> list[Fact]:
         if plan.imported:
             text = "imported logs: nothing was planned before they were made"
         return [Fact(text=text, warn=True)]
-    last = Fact(text="plan.lock", code=str(locks[-1].digest)[:12])
+    last = Fact(text="locked plan", code=str(locks[-1].digest)[:12])
     if len(locks) == 1:
         return [last]
     times = f"{len(locks) - 1} times"

@@ -1,52 +1,25 @@
-"""The page's tables beside the verdicts: contributions, effects over axes, chosen rates."""
+"""The page's tables beside the verdicts: which there are, effects over axes, chosen rates."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from harness.run.document import Document
 from harness.run.plan import Plan
-from reports.analysis.attribution import Attribution
 from reports.analysis.judges import Share
 from reports.analysis.optimum import Optimum
 from reports.analysis.published_steps import Step, published_steps
 from reports.analysis.sensitivity import Sensitivity
-from reports.format import interval, p_value, show
+from reports.format import p_value
 from reports.inputs.experiment import Experiment
-from reports.page.adding_up import told_apart
+from reports.page.adding_up import pairs_apart
 from reports.page.by_design import ByDesign
+from reports.page.contributions import attribution_table, beside_table, inseparable_table
 from reports.page.places import FEW, place_words, where_words
+from reports.page.study import Study, StudyRow, carried_end, share_cell, unknown
 from reports.page.tables import TableCell
-from reports.stats.digits import kept, settled
+from reports.stats.digits import settled
 from reports.stats.intervals import Estimate
 
-KINDS = {"val_loss": "loss_delta", "steps": "s_delta", "seconds": "s_delta"}
-METRIC_TITLES = {"val_loss": "loss", "steps": "steps", "seconds": "seconds"}
-HEADS = {
-    "alone": "alone",
-    "in_order": "added in order",
-    "shapley": "Shapley share",
-    "left_out": "added last",
-}
-MEANS = (
-    "alone on the baseline, averaged over every order in which the changes can be added "
-    "(these shares sum to the whole), and added last, to all others. Where the three differ, "
-    "changes interact. A dash: no arm that was run tells it."
-)
-MEANS_OF_ONE = {  # of a table with one column
-    "left_out": (
-        "added last, to all others, with what needs it. Changes that help together alone are "
-        "each given the whole of it, so these need not sum to it."
-    ),
-    "alone": (
-        "alone on the baseline, or on what it needs. Changes that help together alone show "
-        "nothing here, so these need not sum to the whole, which no arm of this design is."
-    ),
-    "in_order": (
-        "on top of those before it, in the order of changes.yaml. These sum to the whole; in "
-        "another order each can be another number."
-    ),
-}
 LEAD_OF_AXES = (
     "The lowest point of a quadratic through an arm's mean losses along an axis, "
     "logarithmic where all its points are above zero, and where that point lies with 95 % "
@@ -60,30 +33,13 @@ LEAD_OF_SURFACES = (
     "It holds where the quadratic fits, which runs repeated at a point test (lack of fit). It "
     "chooses a place and judges none: fresh seeds do."
 )
-BLANK = TableCell(text="", css="num")
-StudyRow = tuple[str, Sequence[TableCell]]  # its name, its cells
-
-
-@dataclass(frozen=True, kw_only=True)
-class Study:
-    """One table: its title, what it means, its heads after the first column, its rows."""
-
-    key: str
-    title: str
-    lead: str
-    first: str
-    heads: Sequence[str]
-    rows: Sequence[StudyRow]
-
-    def is_number(self, column: int) -> bool:
-        return all(cells[column].css == "num" for _, cells in self.rows)
 
 
 def studies(experiment: Experiment, by_design: ByDesign) -> list[Study]:
     """The tables there are to show, [] for most experiments."""
     plan = experiment.plan
     tables = [attribution_table(a) for a in by_design.contributions]
-    if told_apart(by_design.interactions):
+    if pairs_apart(by_design.interactions):
         tables.append(beside_table(by_design, plan.corpus.unit))
     if by_design.contributions and plan.remarks:
         tables.append(inseparable_table(plan.remarks))
@@ -97,96 +53,6 @@ def studies(experiment: Experiment, by_design: ByDesign) -> list[Study]:
     if plan.rates:
         tables.append(rates_table(plan.rates, str(plan.grid)))
     return tables
-
-
-def unknown(kind: str) -> TableCell:
-    return TableCell(text=show(None, kind), css="num")
-
-
-def share_cell(share: Share | None, kind: str) -> TableCell:
-    """A number with its interval."""
-    if share is None:
-        return unknown(kind)
-    printed = f"{show(share.value, kind)} {interval(share.low, share.high, kind)}"
-    carried = ",".join(map(carried_end, (share.value, share.low, share.high)))
-    if share.is_extrapolated:
-        printed += " extrapolated"
-    return TableCell(text=printed.strip(), v=carried, css="num")
-
-
-def attribution_table(a: Attribution) -> Study:
-    kind = KINDS[a.metric]
-    filled = {column for shares in a.shares.values() for column in shares}
-    columns = [column for column in HEADS if column in filled]
-    of_total = "shapley" if "shapley" in columns else columns[-1]
-    rows: list[StudyRow] = []
-    for change, shares in a.shares.items():
-        name = change
-        needing = a.leaves_with.get(change)
-        if needing:
-            verb = "needs" if len(needing) == 1 else "need"
-            name += f" ({' and '.join(needing)} {verb} it)"
-        rows.append((name, [share_cell(shares.get(column), kind) for column in columns]))
-    if a.total is not None:
-        total = share_cell(a.total, kind)
-        rows.append(
-            ("all together", [total if column == of_total else BLANK for column in columns])
-        )
-    means = MEANS_OF_ONE.get(columns[0], MEANS) if len(columns) == 1 else MEANS
-    lead = (
-        f"What each change adds in {a.unit} {a.note}".strip()
-        + f": {means} Below zero is better; intervals hold with 95 % for all changes of a column "
-        "at once, in the table of verdicts for all arms, so that one difference may have two."
-    )
-    if any(a.leaves_with.values()):
-        lead += " In brackets: the changes that need this one, and leave together with it."
-    return Study(
-        key=f"attribution-{a.metric}",
-        title=f"Contributions in {METRIC_TITLES[a.metric]}",
-        lead=lead,
-        first="change",
-        heads=[HEADS[column] for column in columns],
-        rows=rows,
-    )
-
-
-def beside_table(by_design: ByDesign, unit: str) -> Study:
-    """Pairs whose interaction leaves zero, each change of them with the other and without it."""
-    rows: list[StudyRow] = []
-    for pair in told_apart(by_design.interactions):
-        beyond = Share(value=pair.estimate, low=pair.low, high=pair.high)
-        for e in by_design.beside:
-            if {e.change, e.other} == set(pair.changes):
-                shares = (e.with_other, e.without, beyond)
-                cells = [share_cell(share, "loss_delta") for share in shares]
-                rows.append((f"{e.change}, beside {e.other}", cells))
-    return Study(
-        key="beside",
-        title="Changes that do not add up",
-        lead=(
-            f"What a change adds in {unit} with the other one and without it, on average over the"
-            " sets of other changes for which both ran. The difference is what the two add beyond"
-            " their sum. Below zero is better; intervals of the first two columns hold with 95 %"
-            " for all pairs of changes at once, those of the third for all effects of the figure."
-        ),
-        first="change, beside another",
-        heads=["with it", "without it", "difference"],
-        rows=rows,
-    )
-
-
-def inseparable_table(remarks: Sequence[str]) -> Study:
-    return Study(
-        key="inseparable",
-        title="What could not be separated",
-        lead=(
-            "A bundle was taken apart into groups; these stay together, in every arm of this "
-            "experiment. Atoms and lines of each group: split.html in its folder."
-        ),
-        first="what stays together, and why",
-        heads=[],
-        rows=[(remark, []) for remark in remarks],
-    )
 
 
 def optimum_table(lowest: Sequence[Optimum]) -> Study:
@@ -232,14 +98,6 @@ def fit_words(o: Optimum) -> str:
     if o.lack_of_fit is None:
         return f"{n} points, whose fit no repeated run tests"
     return f"{n} points, lack of fit p {p_value(settled(o.lack_of_fit))}"
-
-
-def carried_end(value: float | None) -> str:
-    """A number as a page carries it; '' for none."""
-    rounded = kept(value)
-    if rounded is None:
-        return ""
-    return repr(rounded)
 
 
 def sensitivity_table(of_arms: Sequence[Sensitivity]) -> Study:

@@ -36,7 +36,8 @@ from reports.page.settings import (
     config_differences,
     environment_table,
 )
-from reports.page.studies import Study, studies
+from reports.page.studies import studies
+from reports.page.study import Study
 from reports.page.tables import (
     WAITING,
     Failure,
@@ -79,8 +80,8 @@ def verdicts_of(
 ) -> Verdicts:
     """The verdicts of an experiment below its headline.
 
-    css: of every arm, in the plan's order; next_run: what is said to be run next. Imported logs are
-    all the runs there will ever be, so that no more of them are asked for.
+    answer: that headline; css: of every arm, in the plan's order; next_run: what is said to be run
+    next. Imported logs are all the runs there will ever be: no more of them are asked for.
     """
     plan = experiment.plan
     next_steps = {} if plan.imported else said_in_rows(outcome)

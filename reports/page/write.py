@@ -34,7 +34,7 @@ __all__ = ["draw_all", "render", "write_report"]
 MEANINGS = {
     part: meaning for term, meaning in GENERAL_WORDS if term != "arm" for part in term.split(", ")
 }
-TERMS = re.compile(rf"\b({'|'.join(map(re.escape, MEANINGS))})(?=s?\b|(?<=\*))")
+TERMS = re.compile(rf"(?<![-\w])({'|'.join(map(re.escape, MEANINGS))})(?=s?\b|(?<=\*))")
 INTERVAL = re.compile(r"\[[^\[\]]*\]( %)?")
 SETTING = re.compile(r"^(?:Exploratory: )?[Aa]t [^:]+: ")  # how an answer begins
 FOOTER = (

@@ -15,24 +15,24 @@ import numpy as np
 from scipy import stats
 
 from reports.verify.blocks import errors_of, variances_of_arms
+from reports.verify.contributions import OF_CARRIED
 from reports.verify.page import Embedded, Page, Row, numbers
 from reports.verify.table import ALPHA, Table, near
 
-TABLE = "beside"
-OF_CARRIED = 1e-5  # relative: what a page leaves off
-SHOWN = 1e-4  # the last printed digit of a loss
-NUMBER = r"([+−]?\d\.\d+)(?: \[[^\]]*\])?"  # and its interval
-ALONE = ("only without", "alone and to hurt with", "alone and to help with")
-SIGNS = {"hurt": 1, "help": -1}
-Ends = tuple[float, float | None, float | None]  # value, low, high; None: no formula here
+BESIDE_TABLE = "beside"
+LAST_DIGIT = 1e-4  # the last printed digit of a loss
+LOSS_AND_INTERVAL = r"([+−]?\d\.\d+)(?: \[[^\]]*\])?"  # and its interval
+WITHOUT_OTHER = ("only without", "alone and to hurt with", "alone and to help with")
+SIGN_OF = {"hurt": 1, "help": -1}
+ValueAndEnds = tuple[float, float | None, float | None]  # value, low, high; None: no formula here
 
 
 @dataclass(frozen=True, kw_only=True)
 class Beside:
     """What a change adds with another and without it, and the difference of the two."""
 
-    with_other: Ends
-    without: Ends
+    with_other: ValueAndEnds
+    without: ValueAndEnds
     beyond: float
 
 
@@ -43,38 +43,40 @@ def check_beside(
 
     rows: compared ones of the loss; index: of the experiment on the page; raised: by how much the
     family of the results folder is larger than the experiment; anytime: it shows sequences."""
-    found = effects_beside(plan, rows, ALPHA / raised)
-    carried = [numbers(v) for place, v in page.carried.items() if place[:2] == (index, TABLE)]
+    effects = effects_beside(plan, rows, ALPHA / raised)
+    carried = [
+        numbers(v) for place, v in page.carried.items() if place[:2] == (index, BESIDE_TABLE)
+    ]
     for printed in zip(carried[::3], carried[1::3], carried[2::3], strict=True):
-        if not any(agrees(printed, one, anytime=anytime) for one in found.values()):
-            yield f"{TABLE}: {printed[0][0]} and {printed[1][0]} are printed, which no pair gives"
-    yield from check_words(page.sentences.get((index, "answer"), ""), found)
+        if not any(agrees(printed, one, anytime=anytime) for one in effects.values()):
+            yield f"{BESIDE_TABLE}: no pair gives {printed[0][0]} and {printed[1][0]}"
+    yield from check_words(page.sentences.get((index, "answer"), ""), effects)
 
 
-def check_words(answer: str, found: Mapping[tuple[str, str], Beside]) -> Iterator[str]:
+def check_words(answer: str, effects: Mapping[tuple[str, str], Beside]) -> Iterator[str]:
     """The sentence of the headline on a pair of changes."""
-    for (change, other), one in found.items():
+    for (change, other), one in effects.items():
         shown = rf"is shown to (\w+) ([a-z ]*) {re.escape(other)}: "
-        numbers_of_it = rf"{NUMBER} with it, {NUMBER} without"
+        numbers_of_it = rf"{LOSS_AND_INTERVAL} with it, {LOSS_AND_INTERVAL} without"
         said = re.search(rf"(?:^| ){re.escape(change)} (?:{shown})?{numbers_of_it}", answer)
         if said is None:
             continue
         for text, (value, _, _) in zip(said.groups()[2:], (one.with_other, one.without)):
-            if abs(float(text.replace("−", "-")) - value) > SHOWN:
+            if abs(float(text.replace("−", "-")) - value) > LAST_DIGIT:
                 yield f"the headline says {change} {text} beside {other}, the rows give {value:.6g}"
-        shown_by = one.without[0] if said[2] in ALONE else one.with_other[0]
-        if said[1] and SIGNS[said[1]] * shown_by < 0:
+        shown_by = one.without[0] if said[2] in WITHOUT_OTHER else one.with_other[0]
+        if said[1] and SIGN_OF[said[1]] * shown_by < 0:
             yield f"the headline says that {change} is shown to {said[1]}, the rows say otherwise"
     together = re.search(r"The two together add (\S+)", answer)
     if together is not None:
         beyond = float(together[1].replace("−", "-"))
-        if not any(abs(beyond - one.beyond) <= SHOWN for one in found.values()):
+        if not any(abs(beyond - one.beyond) <= LAST_DIGIT for one in effects.values()):
             yield f"the headline says {together[1]} beyond the sum, which no pair gives"
 
 
 def agrees(printed: Sequence[Sequence[float | None]], one: Beside, *, anytime: bool) -> bool:
     """Whether the three numbers of a row, with the intervals that have a formula, are a pair's."""
-    beyond: Ends = (one.beyond, None, None)
+    beyond: ValueAndEnds = (one.beyond, None, None)
     for told, expected in zip(printed, (one.with_other, one.without, beyond), strict=True):
         for place, at in enumerate(expected):
             if at is None or place >= len(told) or (place and anytime):

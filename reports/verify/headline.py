@@ -14,6 +14,11 @@ from reports.verify.settings import recorded_settings
 WORDS = {"better": "better", "faster": "better", "worse": "worse", "slower": "worse"}
 HELD_OUT = "heldout_loss"  # whose effects the table prints without a verdict
 SETTINGS = {"model.n_layer": "{} layers", "model.d_model": "of width {}"}
+NUMBERS_IN_WORDS = {"no": 0, "none": 0, "one": 1}
+COUNTED = re.compile(
+    r"\b(?P<n>\d+|[Nn]one)(?: of \d+ arms)? (?:is|are) (?P<word>better|worse) than"
+    r"|\b(?:(?P<helping>No) arm|Of \d+ arms? (?P<many>\d+|one)) (?:is|are) shown to help"
+)
 PRINTED = re.compile(r"(\d+) layers?\b|of width (\d+)|(\d+) steps?\b")
 
 
@@ -35,11 +40,28 @@ def check_headline(page: Page, index: int, data: Embedded, rows: Sequence[Row]) 
     if not any(f"{metric}.effect" in printed for printed in named):
         metric = "val_loss"
 
+    verdicts = [printed["verdict"].text for printed in named if "verdict" in printed]
     for sentence in re.split(r"\.\s", answer):
+        if "held-out" not in sentence:
+            yield from check_counted_arms(sentence, [WORDS.get(verdict) for verdict in verdicts])
         of = HELD_OUT if "held-out" in sentence else f"{prefix}{metric}"
         for arm, printed in zip(arms, named, strict=True):
             for clause in re.split("[;:]", sentence):
                 yield from check_clause(clause, arm, printed, of)
+
+
+def check_counted_arms(sentence: str, verdicts: Sequence[str | None]) -> Iterator[str]:
+    """How many arms a sentence says are better or worse; verdicts: of all of them."""
+    for match in COUNTED.finditer(sentence):
+        number, comparative = (
+            match["n"] or match["helping"] or match["many"],
+            match["word"] or "better",
+        )
+        said = NUMBERS_IN_WORDS.get(number.lower())
+        said = int(number) if said is None else said
+        if said != verdicts.count(comparative):
+            counted = verdicts.count(comparative)
+            yield f"the headline counts {said} arms that are {comparative}, the table {counted}"
 
 
 def check_setting(answer: str, data: Embedded, compared: Sequence[Row]) -> Iterator[str]:

@@ -41,6 +41,10 @@ def test_every_toggle_since_record_19_and_every_change_of_a_preset_has_a_card() 
     )
 
 
+def test_a_preset_that_sets_what_a_card_is_about_is_among_its_records() -> None:
+    assert not list(techniques.unlisted()), "add the record to one of these cards"
+
+
 def test_every_record_has_a_card() -> None:
     assert {record for card in all_cards() for record in card.records} == set(techniques.RECORDS)
 

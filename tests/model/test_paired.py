@@ -16,7 +16,7 @@ from harness.model.config import ModelConfig
 from harness.model.gpt import Attention, make_rotary
 from harness.model.layout import LayerKind, layer_kinds
 from harness.model.mask import dense_mask
-from harness.model.paired import from_slots, in_slots
+from harness.model.paired import by_parity, from_slots, in_slots
 from harness.model.precision import PLAIN
 from harness.training.core import Core
 from tests.small_presets import core, disturb, ids, small
@@ -212,3 +212,19 @@ def test_layers_are_paired_where_they_are_listed() -> None:
     kinds = layer_kinds(replace(CONFIG, n_layer=3, paired_heads=(0, 2), attn_window_layers=(1,)))
     assert kinds == [LayerKind(True, 2), LayerKind(False, 1), LayerKind(True, 2)]
     check_config(small("r18", "fp32", **PAIRED))
+
+
+def test_slots_turn_by_frequencies_that_follow_the_long_window_as_positions_do() -> None:
+    """Two tables, of positions and of slots, after the same windows: slot 2t + n % 2 of one."""
+    network = made(window_yarn=True, schedule__windows=(64, 128), schedule__stages=2)
+    rotary, T = network.model.rotary, 256
+    rotary.follow((64.0, 128.0))
+    assert len(rotary.cos) == 2 * T
+    alone = make_rotary(replace(network.config.model, paired_heads=()), PLAIN, seq_len=T)
+    alone.follow((64.0, 128.0))
+    for ours, theirs in zip(rotary(T), alone(T), strict=True):
+        assert torch.equal(ours, theirs)
+    turned = by_parity(lambda z, cos, sin: z * cos)(torch.ones(1, T, 2, 16), *rotary(2 * T)[:2])
+    slots = rotary(2 * T).cos
+    for t, n in ((0, 0), (0, 1), (7, 0), (255, 1)):
+        assert torch.equal(turned[0, t, n], slots[2 * t + n, 0])

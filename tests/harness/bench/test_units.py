@@ -38,7 +38,7 @@ WRONG = {  # unit: an array of its outcome
     "scalar_freeze": "param",
     "retie_untie": "embed",
     "smear": "grad/gate",
-    "bigram": "hash/small",
+    "bigram": "hash/big",
     "backout": "grad/saved",
     "skip_gate": "gated/grad/gate",
     "logit_cap": "r54/grad",

@@ -167,6 +167,16 @@ def test_a_rung_to_come_costs_what_its_dearest_points_do_at_most(tmp_path: Path)
     assert [*to_come.of_points][:2] == ["baseline @ n_layer 8", "baseline @ n_layer 4"]
 
 
+def test_rungs_before_the_last_keep_the_name_they_were_run_under(tmp_path: Path) -> None:
+    """Of a halving that was renamed since; the last one has the name of the whole."""
+    e = load_experiment(str(halved(tmp_path).file), device="cpu")
+    for known_as, first in (("", "fake.rung1"), ("old", "old.rung1")):
+        rungs = [at_rung(e, rung, known_as=known_as) for rung in range(2)]
+        assert [rung.name for rung in rungs] == [first, "fake"]
+        assert rungs[0].grid is None
+        assert rungs[1].grid is not None and rungs[1].grid.name == first
+
+
 @pytest.mark.slow
 def test_a_killed_halving_goes_on_where_it_was_and_two_runners_make_one(
     tmp_path: Path, whole: Matrix

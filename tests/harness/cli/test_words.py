@@ -18,7 +18,7 @@ from harness.cli import data as data_command
 from harness.cli import progress as progress_module
 from harness.cli import status as status_module
 from harness.cli.bench import line, print_measured
-from harness.cli.complete import page_of, say_bits, say_failures
+from harness.cli.complete import page_of, say_bits, say_failures, say_stale
 from harness.cli.executors import check_data
 from harness.cli.progress import CLEAR, ProgressDisplay, duration, in_words, wall_words
 from harness.cli.said import error_mapping, give_json, line_of
@@ -428,6 +428,23 @@ def test_percent_is_told_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) ->
         for done, total in ((1, 3), (3, 3), (0, 0)):
             data_command.progress(done, total)
         assert err.getvalue() == said
+
+
+@pytest.mark.parametrize(
+    ("stale", "words"), [([], ""), (["a", "b"], "2 runs are of other code; they are run again\n")]
+)
+def test_runs_that_are_stale_are_told_where_there_are_any(
+    stale: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(
+        "harness.store.plans.stale_runs", lambda root, plan: (stale, "runs are of other code")
+    )
+    say_stale(Store.create(tmp_path), "x")
+    assert capsys.readouterr().out == words
 
 
 def test_what_is_hashed_is_told_while_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

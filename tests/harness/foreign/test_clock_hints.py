@@ -98,6 +98,10 @@ BROKEN = {
         GOOD + "training_ms += time.perf_counter() - t0\nloss(model).backward()\n",
         (27, "training after the clock's last"),
     ),
+    "training by a function after the last stop": (
+        GOOD + "training_ms += time.perf_counter() - t0\nbackward(loss(model))\n",
+        (27, "training after the clock's last"),
+    ),
 }
 
 

@@ -313,6 +313,16 @@ def test_an_attempt_is_found_by_the_token_of_its_order(store: Store) -> None:
     assert [path.name for path in told_by_ranks(run / "attempts" / "1")] == ["rank1.json"]
 
 
+def test_what_ranks_left_is_not_read_through_a_link(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "others" / "1").mkdir(parents=True)
+    (tmp_path / "others" / "1" / "rank1.json").write_text("{}")
+    run = store.directory(SPEC.run_id)
+    run.mkdir()
+    (run / "attempts").symlink_to(tmp_path / "others")
+    with pytest.raises(OSError):
+        told_by_ranks(run / "attempts" / "1")
+
+
 def test_whose_run_was_begun_anew_has_lost_it(store: Store) -> None:
     """Another machine took its silence for death; its own claim is as it was."""
     writer = claimed(store)

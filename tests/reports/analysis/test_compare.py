@@ -113,7 +113,7 @@ def test_a_null_inside_the_margin_is_no_difference_and_a_wide_one_is_undecided(t
     )
     for n, sd in ((5, 0.006), (3, 0.006)):
         wide = compared(tmp_path / f"{n}", arms=NULL, n_seeds=n, sd=sd).of("same", "val_loss")
-        assert re.fullmatch(r"undecided: at most 0\.0\d+ nats either way", wide.verdict)
+        assert re.fullmatch(r"undecided: at most 0\.0\d+ nats per byte either way", wide.verdict)
         assert wide.kind == "undecided" and wide.more_seeds is None
         assert (
             wide.next_action

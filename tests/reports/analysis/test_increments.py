@@ -144,7 +144,7 @@ def test_the_verdict_and_the_headline_of_a_ladder_are_about_its_rungs_own_parts(
     assert "own_val_loss.interval" in last and "val_loss.interval" in last
     assert last["own_val_loss.effect"].values != last["val_loss.effect"].values
     answer = read.sentences[0, "answer"]
-    assert "the rung before" in answer and "All parts together" in answer
+    assert "the arm before it" in answer and "All parts together" in answer
 
 
 def second_path(page):

@@ -217,7 +217,7 @@ def test_the_headline_begins_with_the_place_and_verify_recomputes_it(tmp_path):
     assert check_data(read_page(page), None) == []
     text = page.read_text()
     answer = re.search(r'data-key="answer">(.*?)</p>', text)[1]
-    assert re.search(r": the loss along optim\.muon_lr is lowest at x1\.\d+ \[x", answer)
+    assert re.search(r": The loss along optim\.muon_lr is lowest at x1\.\d+ \[x", answer)
     place = re.search(r'<td data-v="([\d.]+),([\d.]+),([\d.]+)" data-label="lowest at">', text)
     value, low, _ = place.groups()
     for old, new, said in (

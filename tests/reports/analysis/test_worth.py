@@ -5,7 +5,7 @@ import pytest
 
 from harness.run.plan import Plan
 from reports.analysis.worth import Worth, worth_judges
-from reports.page.studies import share_cell
+from reports.page.study import share_cell
 
 NAMES = ["base", "a", "b", "both"]
 ARMS = {frozenset(): "base", frozenset("a"): "a", frozenset("b"): "b", frozenset("ab"): "both"}

@@ -10,7 +10,7 @@ from reports.figures.base import CHAR_PX, NARROW, WIDE
 from reports.figures.forest import ForestLayout, row_words
 from reports.figures.palette import Palette
 from reports.figures.rows import LINE
-from reports.figures.tags import HIGH_TAG, placed, tags
+from reports.figures.tags import HIGH_TAG, places_of_tags, tags
 from reports.figures.target import target_label
 
 ENDS, LEVEL = (60.0, 700.0), 200.0
@@ -94,11 +94,11 @@ def test_no_name_meets_another_row(width):
 
 def test_numbers_stand_apart_near_their_marks_and_inside():
     crowded = {f"arm{n}": (100.0, 50.0 + n) for n in range(8)} | {"far": (300.0, 52.0)}
-    places = placed(crowded, 30, 120)
+    places = places_of_tags(crowded, 30, 120)
     heights = sorted(y for arm, (x, y) in places.items() if arm != "far")
     assert all(b - a >= HIGH_TAG for a, b in itertools.pairwise(heights))
     assert heights[0] >= 30 and heights[-1] <= 120 and places["far"] == (300.0, 52.0)
-    low = placed({"a": (0.0, 118.0), "b": (0.0, 119.0), "c": (0.0, 119.5)}, 30, 120)
+    low = places_of_tags({"a": (0.0, 118.0), "b": (0.0, 119.0), "c": (0.0, 119.5)}, 30, 120)
     assert [low[arm][1] for arm in "abc"] == [98.0, 109.0, 120.0]
 
 

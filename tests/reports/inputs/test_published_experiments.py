@@ -74,7 +74,7 @@ def test_what_is_said_of_results_made_here_is_not_said_of_published_ones(pages):
     assert "from the published tables." in page.markup.rpartition("<footer>")[2]
     words = page.sections["words-0",]
     assert "of a run made here the folder's name" in words
-    for word in ("noise floor", "plan.lock", "N*", "retuned"):
+    for word in ("noise floor", "locked plan", "N*", "retuned"):
         assert word not in words
     assert "ablate verify PAGE.html" in page.sections["environment-0",]
 

@@ -85,7 +85,7 @@ def test_what_weakens_a_verdict_stands_beside_it(tmp_path):
     said = [words for (_, kind, *_), words in page.sentences.items() if kind == "facts"]
     assert "exploratory" in said
     assert any(s.startswith("1 stale run left out: optim/muon.py") for s in said)
-    assert any(s.startswith("plan.lock") for s in said)
+    assert any(s.startswith("locked plan") for s in said)
     assert "2 nodes" in said
     assert any("anytime-valid" in s for s in said)
     confirmed = page_of(tmp_path / "other", confirm=True)
@@ -118,7 +118,7 @@ def test_an_experiment_without_a_finished_run_gives_a_page_that_says_so(tmp_path
 
 def test_runs_that_are_stale_alone_are_not_called_unfinished(tmp_path):
     old = [(a.name, s) for a in SMALL["arms"] for s in range(3)]
-    answer = re.search(r'data-key="answer">(.*?)</p>', page_text(tmp_path, **SMALL, stale=old))[1]
+    answer = read_page(page_text(tmp_path, **SMALL, stale=old)).sentences[0, "answer"]
     assert "No run has finished" not in answer
     assert "of an older source" in answer and "--accept-stale" in answer
 
@@ -145,8 +145,9 @@ def test_an_arm_that_is_the_baseline_in_every_bit_is_called_so(tmp_path, n_arms)
 
 def test_no_line_of_the_answer_ends_between_a_number_and_its_percent():
     text = render([published_experiment("r09_ladder")])
-    answer = re.search(r'data-key="answer">(.*?)</p>', text)[1]
+    answer = re.sub("<[^>]*>", "", re.search(r'data-key="answer">(.*?)</p>', text)[1])
     assert "9\u00a0% more time" in answer and " %" not in answer
+    assert "[−0.0274,\u00a0+0.0018]" in answer, "nor within an interval"
 
 
 def test_a_word_is_explained_once(tmp_path):

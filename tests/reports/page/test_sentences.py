@@ -194,10 +194,10 @@ def test_a_lock_is_named_and_what_changed_after_it():
         replace(PLAN, imported=True)
     )
     once, twice = replace(PLAN, locks=(first, second)), replace(PLAN, locks=(first, second, third))
-    last = [fact for fact in told(replace(PLAN, locks=(first,))) if "plan." in fact.text]
-    assert last == [Fact(text="plan.lock", code="a" * 12)]
+    last = [fact for fact in told(replace(PLAN, locks=(first,))) if "locked plan" in fact.text]
+    assert last == [Fact(text="locked plan", code="a" * 12)]
     assert told(once)[-2:] == [
-        Fact(text="plan.lock", code="b" * 12),
+        Fact(text="locked plan", code="b" * 12),
         Fact(text="the plan was changed once after the first launch: seeds", warn=True),
     ]
     assert (

@@ -17,7 +17,7 @@ from reports.inputs.load import load
 from reports.page.by_design import ByDesign
 from reports.page.draw import draw_all
 from reports.paper import figures as written
-from reports.paper.drawing import MARGIN, PX_PER_INCH, paper_figure
+from reports.paper.drawing import MARGIN, PX_PER_INCH, arc, paper_figure
 from reports.paper.style import page_style
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment
@@ -88,6 +88,25 @@ def test_marks_lie_where_the_page_has_them_in_its_colours():
     assert mean.get_path().vertices.tolist() == [[0, 1], [2, 3], [4, 5]]
     assert mean.get_linewidth() == pytest.approx(1.5)  # 2 px
     assert dashes_in_px(mean) == pytest.approx([7, 3])
+
+
+def test_half_a_circle_ends_where_it_should_and_turns_the_way_it_is_told():
+    for sweep, side in ((True, -1), (False, 1)):
+        points = arc((2.0, 7.0), (12.0, 7.0), sweep=sweep)
+        assert points[-1] == pytest.approx((12, 7))
+        assert all(side * (y - 7) > -1e-9 for _, y in points)
+        assert any((x, y) == pytest.approx((7, 7 + 5 * side)) for x, y in points)
+    assert arc((3.0, 1.0), (3.0, 5.0), sweep=True)[-1] == pytest.approx((3, 5))
+
+
+def test_nothing_of_a_drawing_within_is_seen_beyond_its_box():
+    cut = f'<svg x="10" y="20" width="30" height="40"><g>{line(0, 0, 99, 99, "grid")}</g></svg>'
+    drawn = paper_figure(figure_of(cut + line(1, 2, 3, 4, "grid")), WIDE)
+    inside, outside = patches(drawn)
+    seen = drawn.axes[0].transData.inverted().transform_bbox(inside.get_clip_box())
+    assert (seen.xmin, seen.ymin, seen.xmax, seen.ymax) == pytest.approx((10, 20, 40, 60))
+    of_axes = outside.get_clip_box()
+    assert of_axes is None or of_axes.width > inside.get_clip_box().width
 
 
 def test_dashes_are_as_long_as_on_the_page_whatever_their_line_is_wide():

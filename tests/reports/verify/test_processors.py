@@ -70,6 +70,12 @@ def core_types() -> list[str]:
     return [*[name for name, needed in NEEDS.items() if needed <= flags][:3], OWN]
 
 
+TYPES = core_types()
+# the oldest and one that adds and multiplies at once; what is taken by itself other tests draw pages with
+QUICK = TYPES if len(TYPES) < 4 else TYPES[:3:2]
+CORES = [pytest.param(core, marks=[pytest.mark.slow] * (core not in QUICK)) for core in TYPES]
+
+
 def dispatched() -> str:
     """The features for which this numpy has loops of their own, of those that this processor has."""
     return " ".join(f for f in numpy_core.__cpu_dispatch__ if numpy_core.__cpu_features__[f])
@@ -135,10 +141,10 @@ def said(core: str, written: Path) -> dict:
 
 def test_there_are_pages_and_core_types_to_try():
     assert len(PAGES) > 1
-    assert len(core_types()) >= (2 if "Haswell" in core_types() else 1)
+    assert len(QUICK) >= (2 if "Haswell" in TYPES else 1)
 
 
-@pytest.mark.parametrize("core", core_types())
+@pytest.mark.parametrize("core", CORES)
 def test_every_page_is_true_there(core, written):
     """The published ones, the one that this processor wrote, and its own."""
     found = said(core, written)["found"]
@@ -146,7 +152,7 @@ def test_every_page_is_true_there(core, written):
     assert {page: sentences for page, sentences in found.items() if sentences} == {}
 
 
-@pytest.mark.parametrize("core", core_types())
+@pytest.mark.parametrize("core", CORES)
 def test_a_page_written_there_is_true_here_and_the_same_page(core, written):
     said(core, written)
     there, here = written / f"{core}.html", written / "here.html"
@@ -161,6 +167,6 @@ def test_a_page_written_there_is_true_here_and_the_same_page(core, written):
 )
 def test_the_core_types_do_compute_otherwise(written):
     """Else nothing above was tried."""
-    answers = [said(core, written) for core in core_types()]
+    answers = [said(core, written) for core in QUICK]
     assert max(a["wrong"] for a in answers) < 1e-12
     assert len(answers) == 1 or len({a["bits"] for a in answers}) > 1

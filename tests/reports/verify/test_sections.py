@@ -37,11 +37,8 @@ def forged(text: str, key: str, pattern: str, into: str) -> str:
     """The page with one digit or word of the first piece with this key changed."""
     start = text.index(f'data-key="{key}"')
     start = text.index(">", start) + 1
-    end = (
-        re.compile(r"</(?:p|dd|td|span|strong|code></pre)>|<strong>.*?</strong>")
-        .search(text, start)
-        .end()
-    )
+    ends = r"</p>" if key == "answer" else r"</(?:p|dd|td|span|strong|code></pre)>"
+    end = re.compile(rf"{ends}|<strong>.*?</strong>").search(text, start).end()
     piece = text[start:end]
     inner = re.sub(r"<[^>]*>", lambda m: "\0" * len(m[0]), piece)  # markup is left as it is
     spot = re.search(pattern.replace("$", r"(?=\0*$)"), inner)

@@ -1,0 +1,114 @@
+"""The tables of what changes contribute, of those that do not add up, of what stays together."""
+
+from collections.abc import Sequence
+
+from reports.analysis.attribution import Attribution
+from reports.analysis.judges import Share
+from reports.page.adding_up import pairs_apart
+from reports.page.by_design import ByDesign
+from reports.page.study import BLANK, Study, StudyRow, share_cell
+
+KINDS = {"val_loss": "loss_delta", "steps": "s_delta", "seconds": "s_delta"}
+METRIC_TITLES = {"val_loss": "loss", "steps": "steps", "seconds": "seconds"}
+HEADS = {
+    "alone": "alone",
+    "in_order": "added in order",
+    "shapley": "Shapley share",
+    "left_out": "added last",
+}
+MEANS_OF_SEVERAL = (
+    "alone on the baseline, averaged over every order in which the changes can be added "
+    "(these shares sum to the whole), and added last, to all others. Where the three differ, "
+    "changes interact. A dash: no arm that was run tells it."
+)
+MEANS_OF_ONE = {  # of a table with one column
+    "left_out": (
+        "added last, to all others, with what needs it. Changes that help together alone are "
+        "each given the whole of it, so these need not sum to it."
+    ),
+    "alone": (
+        "alone on the baseline, or on what it needs. Changes that help together alone show "
+        "nothing here, so these need not sum to the whole, which no arm of this design is."
+    ),
+    "in_order": (
+        "on top of those before it, in the order of changes.yaml. These sum to the whole; in "
+        "another order each can be another number."
+    ),
+}
+
+
+def attribution_table(a: Attribution) -> Study:
+    kind = KINDS[a.metric]
+    filled = {column for shares in a.shares.values() for column in shares}
+    columns = [column for column in HEADS if column in filled]
+    of_total = "shapley" if "shapley" in columns else columns[-1]
+    rows: list[StudyRow] = []
+    for change, shares in a.shares.items():
+        name = change
+        needing = a.leaves_with.get(change)
+        if needing:
+            verb = "needs" if len(needing) == 1 else "need"
+            name += f" ({' and '.join(needing)} {verb} it)"
+        rows.append((name, [share_cell(shares.get(column), kind) for column in columns]))
+    if a.total is not None:
+        total = share_cell(a.total, kind)
+        rows.append(
+            ("all together", [total if column == of_total else BLANK for column in columns])
+        )
+    means = (
+        MEANS_OF_ONE.get(columns[0], MEANS_OF_SEVERAL) if len(columns) == 1 else MEANS_OF_SEVERAL
+    )
+    lead = (
+        f"What each change adds in {a.unit} {a.note}".strip()
+        + f": {means} Below zero is better; intervals hold with 95 % for all changes of a column "
+        "at once, in the table of verdicts for all arms, so that one difference may have two."
+    )
+    if any(a.leaves_with.values()):
+        lead += " In brackets: the changes that need this one, and leave together with it."
+    return Study(
+        key=f"attribution-{a.metric}",
+        title=f"Contributions in {a.title or METRIC_TITLES[a.metric]}",
+        lead=lead,
+        first="change",
+        heads=[HEADS[column] for column in columns],
+        rows=rows,
+    )
+
+
+def beside_table(by_design: ByDesign, unit: str) -> Study:
+    """Pairs whose interaction leaves zero, each change of them with the other and without it."""
+    rows: list[StudyRow] = []
+    for pair in pairs_apart(by_design.interactions):
+        beyond = Share(value=pair.estimate, low=pair.low, high=pair.high)
+        for e in by_design.beside:
+            if {e.change, e.other} == set(pair.changes):
+                shares = (e.with_other, e.without, beyond)
+                cells = [share_cell(share, "loss_delta") for share in shares]
+                rows.append((f"{e.change}, beside {e.other}", cells))
+    return Study(
+        key="beside",
+        title="Changes that do not add up",
+        lead=(
+            f"What a change adds in {unit} with the other one and without it, on average over the"
+            " sets of other changes for which both ran. The difference is what the two add beyond"
+            " their sum. Below zero is better; intervals of the first two columns hold with 95 %"
+            " for all pairs of changes at once, those of the third for all effects of the figure."
+        ),
+        first="change, beside another",
+        heads=["with it", "without it", "difference"],
+        rows=rows,
+    )
+
+
+def inseparable_table(remarks: Sequence[str]) -> Study:
+    return Study(
+        key="inseparable",
+        title="What could not be separated",
+        lead=(
+            "A bundle was taken apart into groups; these stay together, in every arm of this "
+            "experiment. Atoms and lines of each group: split.html in its folder."
+        ),
+        first="what stays together, and why",
+        heads=[],
+        rows=[(remark, []) for remark in remarks],
+    )

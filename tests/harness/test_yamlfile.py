@@ -1,0 +1,27 @@
+"""A YAML file that cannot be read is refused in one line with its place, whatever is wrong with it."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UserError
+from harness.yamlfile import YamlFile
+
+WRONG = {
+    "a mapping that is not closed": ("question: {a: 1\n", "not valid YAML"),
+    "a date that no calendar has": ("question: 2001-99-99\n", "not valid YAML"),
+    "a letter that no YAML has": ("question: \x01\n", "not valid YAML"),
+    "a list in a list, and so on": ("a: " + "[" * 5000, "not valid YAML"),
+    "nothing": ("# a comment\n", "the file is empty"),
+    "a list": ("- a\n- b\n", "must be a mapping"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_no_yaml_is_refused_in_one_line(what: str, tmp_path: Path) -> None:
+    text, said = WRONG[what]
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=said) as error:
+        YamlFile(path)
+    assert str(error.value).startswith(f"{path}") and "\n" not in str(error.value)
