@@ -17,7 +17,9 @@ class Checker:
     def __init__(self, old: str, new: str) -> None:
         trees = [ast.parse(text) for text in (old, new)]
         self.compile = all(_compiles(tree) for tree in trees)
-        self.own = set().union(*(_given_attributes(tree) for tree in trees))
+        given = [site for tree in trees for site in sites_of(tree).given_attributes]
+        self.own = {site.name for site in given}
+        self.owned = {(site.owner, site.name) for site in given if site.owner}
         self.known = set().union(*(self._lacks(tree) for tree in trees))
         self.checked: dict[str, list[str]] = {}  # variants, and what they lack
 
@@ -48,6 +50,9 @@ class Checker:
         for site, answers in sites.resolved_attributes():
             if not answers and site.name in self.own:
                 lacks.add(f"the attribute '{site.name}' is given nowhere")
+            is_own = (site.owner, site.name) in self.owned
+            if is_own and not any(answer.owner == site.owner for answer in answers):
+                lacks.add(f"class '{site.owner}' does not give its attribute '{site.name}'")
         return lacks | set(_misfits(tree))
 
 
@@ -64,10 +69,6 @@ def _compiles(tree: ast.Module) -> bool:
     except SyntaxError:
         return False
     return True
-
-
-def _given_attributes(tree: ast.AST) -> set[str]:
-    return {site.name for site in sites_of(tree).given_attributes}
 
 
 def _misfits(tree: ast.AST) -> Iterator[str]:

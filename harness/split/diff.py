@@ -147,17 +147,28 @@ class _Merger:
 
     # ------------------------------------------------------------ lists
 
-    def sequence(self, olds: list[Any], news: list[Any]) -> list[Any]:
-        """Two lists of statements, arguments, entries or parameters as one."""
+    def sequence(self, olds: list[Any], news: list[Any], *, is_by_place: bool = False) -> list[Any]:
+        """Two lists of statements, arguments, entries or parameters as one.
+
+        is_by_place: what stands in place of others keeps their number, or is one atom."""
         merged: list[Any] = []
         for old, new in self.aligner.gaps(olds, news):
-            if isinstance(old, list):
+            if isinstance(old, list) and is_by_place and old and new:
+                merged += self._in_place(old, new)
+            elif isinstance(old, list):
                 merged += self._apart(old, new)
             elif isinstance(old, ast.stmt):
                 merged.append(self.statement(old, new))
             else:
                 merged.append(self.expression(old, new))
         return merged
+
+    def _in_place(self, olds: list[Any], news: list[Any]) -> list[Any]:
+        """Arguments by place that stand where others stood."""
+        if len(olds) == len(news):
+            return [self.expression(old, new) for old, new in zip(olds, news, strict=True)]
+        atom = self.atom()
+        return [*(Only(atom, False, p) for p in olds), *(Only(atom, True, p) for p in news)]
 
     def _apart(self, olds: list[Any], news: list[Any]) -> list[Any]:
         """What the scripts do not share; what puts the same name is one atom."""
@@ -246,7 +257,8 @@ class _Merger:
                 elif isinstance(new, ast.Compare | ast.comprehension | ast.Try | ast.With):
                     return self.swap(old, new)
                 else:
-                    merged[name] = self.sequence(before, after)
+                    is_by_place = isinstance(new, ast.Call) and name == "args"
+                    merged[name] = self.sequence(before, after, is_by_place=is_by_place)
             elif isinstance(after, ast.AST) or isinstance(before, ast.AST):
                 merged[name] = self.expression(before, after)
             elif key_of(before) != key_of(after) and not (

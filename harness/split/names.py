@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.split.merged import Only, Parameter, Parameters, Swap, inside, parameters_of
@@ -40,6 +40,7 @@ class Site:
     scope: Scope
     condition: Condition
     order: int  # in the text
+    owner: str = ""  # the class whose own attribute it is: self.x, what its body gives
 
     def __hash__(self) -> int:
         return hash((self.name, self.order))
@@ -77,12 +78,14 @@ class Sites:
             yield site, answers
 
     def resolved_attributes(self) -> Iterator[tuple[Site, list[Site]]]:
-        """Those that ask for an attribute, of whatever."""
+        """Those that ask for an attribute; of `self` it is that of its class, if there is one."""
         by_name: dict[str, list[Site]] = {}
         for site in self.given_attributes:
             by_name.setdefault(site.name, []).append(site)
         for site in self.asked_attributes:
-            yield site, by_name.get(site.name, [])
+            answers = by_name.get(site.name, [])
+            own = [answer for answer in answers if site.owner and answer.owner == site.owner]
+            yield site, own or answers
 
     def resolved_keys(self) -> Iterator[tuple[Site, list[Site]]]:
         """Those that ask for an entry by a word in quotes which the same scope puts there."""
@@ -160,8 +163,16 @@ class _Walker:
     def _ask(self, name: str) -> None:
         self.sites.asked.append(self._site(name))
 
-    def _give_attribute(self, name: str) -> None:
-        self.sites.given_attributes.append(self._site(name))
+    def _attribute_site(self, name: str, of: Any) -> Site:
+        """A site of an attribute of what `of` is; None: of the class around."""
+        scope: Scope | None = self.scope
+        while scope is not None and scope.kind != "class":
+            scope = scope.outer
+        is_own = of is None or (isinstance(of, ast.Name) and of.id == "self")
+        return replace(self._site(name), owner=scope.name if scope and is_own else "")
+
+    def _give_attribute(self, name: str, of: Any = None) -> None:
+        self.sites.given_attributes.append(self._attribute_site(name, of))
 
     def _under(self, condition: Condition, part: Any) -> None:
         before = self.condition
@@ -245,9 +256,9 @@ class _Walker:
         """An attribute: likewise."""
         self.visit(node.value)
         if isinstance(node.ctx, ast.Load):
-            self.sites.asked_attributes.append(self._site(node.attr))
+            self.sites.asked_attributes.append(self._attribute_site(node.attr, node.value))
         else:
-            self._give_attribute(node.attr)
+            self._give_attribute(node.attr, node.value)
 
     def subscript(self, node: Any) -> None:
         """An entry by a word in quotes: given where it is stored."""
@@ -278,7 +289,7 @@ class _Walker:
             self._ask(target.id)
         elif isinstance(target, ast.Attribute):
             self.visit(target.value)
-            self.sites.asked_attributes.append(self._site(target.attr))
+            self.sites.asked_attributes.append(self._attribute_site(target.attr, target.value))
         else:
             self.visit(target)
 
@@ -304,7 +315,7 @@ class _Walker:
         if called in GIVE_ATTRIBUTE and isinstance(node.args, list):
             for argument in node.args:
                 if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                    self._give_attribute(argument.value)
+                    self._give_attribute(argument.value, getattr(node.func, "value", node.func))
 
 
 def _as_list(part: Any) -> list[Any]:

@@ -126,3 +126,26 @@ def test_what_is_none_at_first_needs_the_line_that_gives_it() -> None:
     parts = apart(old, new)
     assert needs(parts, "1 → None", "added: self.k = g(x)")
     assert not needs(parts, "added: self.k = g(x)", "1 → None")
+
+
+def test_arguments_in_place_of_others_keep_their_number() -> None:
+    parts = apart("x = 1\ny = f(x.a, x.b)\n", "x = 1\ny = f(3 * x, g(4))\n")
+    assert {atom.what for atom in parts.atoms} == {"x.a → 3 * x", "x.b → g(4)"}
+    parts = apart("x = 1\ny = f(x.a, x.b)\n", "x = 1\ny = f(3 * x)\n")
+    assert len(parts.atoms) == 1
+
+
+def test_an_attribute_of_self_is_its_classs_own_where_that_gives_it() -> None:
+    """Another class's attribute of the same name is no answer."""
+    other = "class Config:\n    width = 3\n\n"
+    old = other + (
+        "class A:\n    def __init__(self, c):\n        self.width = c.width\n"
+        "    def f(self, x):\n        return x * self.width\n"
+    )
+    new = other + "class A:\n    def f(self, x):\n        return x * 4\n"
+    parts = apart(old, new)
+    assert needs(parts, "removed: def __init__", "removed: return x * self.width")
+    checker = Checker(old, new)
+    lacking = old.replace("        self.width = c.width\n", "        pass\n")
+    assert checker.problems(lacking) == ["class 'A' does not give its attribute 'width'"]
+    assert checker.problems(new) == checker.problems(old) == []
