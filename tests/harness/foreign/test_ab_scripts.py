@@ -175,7 +175,7 @@ def test_what_follows_is_no_command_that_refuses_these_scripts(
     Path("other.py").write_text(Path("new.py").read_text().replace("0.02", "0.1"))
     assert ablate("ab", "old.py", "other.py", *CPU, "--experiment", "y", "-n", 5) == 0
     page = write_report([load("y")], folder / "page.html").read_text()
-    assert "what to run next: a new experiment, which asks again on fresh runs" in page
+    assert "What to run next: a new experiment, which asks again on fresh runs" in page
 
 
 def test_rules_are_not_printed_where_every_run_failed(

@@ -107,7 +107,7 @@ def test_words(tmp_path, n):
 def test_a_null_inside_the_margin_is_no_difference_and_a_wide_one_is_undecided(tmp_path):
     tight = compared(tmp_path / "a", arms=NULL, n_seeds=8, sd=0.001).of("same", "val_loss")
     assert (
-        tight.verdict == "no difference larger than 0.01 nats"
+        tight.verdict == "no difference larger than 0.01 nats per byte"
         and tight.kind == "equal"
         and tight.next_action == ""
     )

@@ -216,7 +216,7 @@ def test_the_headline_begins_with_the_place_and_verify_recomputes_it(tmp_path):
     page = write_report([made], tmp_path / "page.html")
     assert check_data(read_page(page), None) == []
     text = page.read_text()
-    answer = re.search(r'data-key="answer">(.*?)</p>', text)[1]
+    answer = read_page(page).sentences[0, "answer"]
     assert re.search(r": The loss along optim\.muon_lr is lowest at x1\.\d+ \[x", answer)
     place = re.search(r'<td data-v="([\d.]+),([\d.]+),([\d.]+)" data-label="lowest at">', text)
     value, low, _ = place.groups()
@@ -233,7 +233,7 @@ def test_a_headline_along_an_axis_says_what_the_arms_do_there_and_lists_no_point
     made = bowl(tmp_path / "r", {"base": 0.3, "a": -0.9}, n_seeds=3)
     page = write_report([made], tmp_path / "page.html")
     text = page.read_text()
-    answer = re.search(r'data-key="answer">(.*?)</p>', text)[1]
+    answer = read_page(page).sentences[0, "answer"]
     said = re.search(
         r"a against base at the same point: its sign turns, from (−0\.\d+) \[−\S+, −\S+\] at optim"
         r"\.muon_lr x0\.5 to (\+0\.\d+) \[\S+, \S+\] at optim\.muon_lr x2; "
@@ -256,13 +256,13 @@ def test_a_headline_along_an_axis_says_what_the_arms_do_there_and_lists_no_point
     ("lowest_at", "helps", "step"),
     [
         ({"base": 0.3, "a": -0.4}, "nothing, and a at some points alone", "`estimand: retuned`"),
-        ({"base": 0.3, "a": -2.5}, "nothing;", "for a is lowest at x0.5 or beyond"),
-        ({"base": 0.3, "a": -2.5}, "nothing;", "`optim.muon_lr: [x0.25, x0.5, x1, x2]`"),
-        ({"base": 2.5}, "base @ x2 x1;", "`optim.muon_lr: [x0.5, x1, x2, x4]`"),
-        ({"base": 0.3}, "nothing;", "nothing that these runs ask for"),
+        ({"base": 0.3, "a": -2.5}, "nothing.", "for a is lowest at x0.5 or beyond"),
+        ({"base": 0.3, "a": -2.5}, "nothing.", "`optim.muon_lr: [x0.25, x0.5, x1, x2]`"),
+        ({"base": 2.5}, "base @ x2 x1.", "`optim.muon_lr: [x0.5, x1, x2, x4]`"),
+        ({"base": 0.3}, "nothing.", "nothing that these runs ask for"),
         (
             {"base": 0.7},
-            "base @ x2 x1;",
+            "base @ x2 x1.",
             "`ablate confirm experiments/split.yaml --arm 'base @ x2 x1'`, which asks",
         ),
     ],
@@ -272,8 +272,8 @@ def test_a_page_along_an_axis_says_what_helps_at_one_point_and_what_to_run_next(
 ):
     made = bowl(tmp_path, lowest_at)
     said = next_of(made)
-    assert said.startswith(f"What these runs show to help: {helps}")
-    assert step in said.partition("what to run next: ")[2]
+    assert said.startswith(f"Shown to help: {helps}")
+    assert step in said.partition("What to run next: ")[2]
 
 
 def test_a_sweep_for_the_rates_of_another_experiment_asks_for_rates_alone(tmp_path):
@@ -281,7 +281,7 @@ def test_a_sweep_for_the_rates_of_another_experiment_asks_for_rates_alone(tmp_pa
     made = bowl(tmp_path, {"base": 0.3, "a": -0.4})
     grid = replace(made, plan=replace(made.plan, name="mine.grid"))
     said = next_of(grid)
-    assert said.startswith("What helps is judged by mine, whose rates these runs choose; ")
+    assert said.startswith("What helps is judged by mine, whose rates these runs choose. ")
     assert "to help:" not in said and "retuned" not in said
 
 
@@ -289,7 +289,7 @@ def test_a_page_of_drawn_points_has_the_best_of_those_that_help_confirmed(tmp_pa
     made = bowl(tmp_path, {"base": 0.9}, two=True)
     plan = replace(made.plan, draw={"sobol": 9, "seed": 0})
     said = next_of(replace(made, plan=plan))
-    assert "to help: base @ x2 x1, base @ x2 x0.5 and base @ x2 x2;" in said
+    assert "to help: base @ x2 x1, base @ x2 x0.5 and base @ x2 x2." in said
     assert (
         "`ablate confirm experiments/split.yaml --arm 'base @ x2 x1'`, which asks again on fresh seeds"
         in said
@@ -381,7 +381,7 @@ def test_an_axis_of_two_points_asks_for_a_third_not_for_seeds(tmp_path):
     runs = made.runs[made.runs["arm"].isin([arm.name for arm in arms])]
     short = replace(made, runs=runs, plan=replace(made.plan, arms=arms, axes=axes))
     said = next_of(short)
-    assert "what to run next: more points of optim.muon_lr, for base has too few" in said
+    assert "What to run next: more points of optim.muon_lr, for base has too few" in said
 
 
 def test_a_baseline_beside_the_grid_is_at_no_point_of_it(tmp_path):

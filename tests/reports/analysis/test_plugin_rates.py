@@ -56,9 +56,9 @@ def test_a_page_says_who_moves_by_a_plug_ins_rates_and_what_is_off(tmp_path):
     made = written(tmp_path)
     path = write_report([made], tmp_path / "page.html")
     text = path.read_text()
-    said = "learning rates for every arm but moved, which moves by rates of a plug-in"
-    assert said in text
-    assert "(1 arm by rates of a plug-in)" in text
+    shown = re.sub("</?(?:dfn|span)[^>]*>", "", text)
+    assert "learning rates (at-rate) but moved, which moves by rates of a plug-in" in shown
+    assert "; 1 arm by rates of a plug-in)" in shown
     assert re.search(r'data-key="differs plugin\.mine\.gain 0">off<', text)
     assert re.search(r'data-key="differs plugin\.mine\.gain 2">off<', text)
     assert "<code>plugin</code>" not in text

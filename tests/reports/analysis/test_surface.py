@@ -87,12 +87,12 @@ def test_the_page_says_it_in_its_headline_and_its_table_and_verify_recomputes_it
     assert check_data(page, None) == []
     answer = page.sentences[0, "answer"]
     said = re.search(
-        r"the loss along optim\.muon_lr and optim\.adam_lr is lowest at optim\.muon_lr (x1\.\d+) \[(x\S+), (x\S+)\] "
+        r"The loss along optim\.muon_lr and optim\.adam_lr is lowest at optim\.muon_lr (x1\.\d+) \[(x\S+), (x\S+)\] "
         r"and optim\.adam_lr x0\.\d+ \[x0\.\d+, x\S+\] for base, on a quadratic surface, which chooses and judges nothing\.",
         answer,
     )
     assert said, answer
-    assert f"{said[1]} [{said[2]}, {said[3]}]" in page.markup
+    assert f"{said[1]} [{said[2]}, {said[3]}]" in page.markup.replace("\u00a0", " ")
     inside = r"between the lowest and the highest point drawn; 10 points, lack of fit p 0\.\d+"
     assert re.search(inside, page.markup)
     assert " grid" not in re.sub(r"<(style|script).*?</\1>", "", page.markup, flags=re.DOTALL)
@@ -154,7 +154,7 @@ def test_losses_that_are_no_quadratic_give_a_place_without_an_interval(tmp_path)
     assert "a quadratic surface, which does not fit the losses (lack of fit)" in said
     assert "judges nothing" not in said
     assert check_data(read_page(render([made])), None) == []
-    step = next_of(made).partition("what to run next: ")[2]
+    step = next_of(made).partition("What to run next: ")[2]
     assert "narrower ends" in step or "ablate confirm" in step
 
 

@@ -308,6 +308,7 @@ def test_many_arms_stand_close_and_share_one_chart_of_their_differences(tmp_path
     assert few.legend == () and "band spans" in few.caption
     assert many.caption.endswith(
         "The colour is the verdict: green better, orange worse, blue no different, grey undecided."
+        " Numbers are those of the arms."
     )
     assert "band" not in many.caption
     assert {row[0] for row in many.rows} == {f"change_{i:02d}" for i in range(13)}
