@@ -49,10 +49,10 @@ def split(options: SplitOptions) -> None:
             _tell(pruned.folder, options, prune=pruned.to_mapping())
         return
     if options.check is not None:
-        _tell(_check(options.check), options)
+        _tell(_check(options.check, _teller(options)), options)
         return
     if options.smoke is not None:
-        smoked = smoke_folder(_check(options.smoke), options)
+        smoked = smoke_folder(_check(options.smoke, _teller(options)), options)
         write_page_of(smoked.folder)
         _tell(smoked.folder, options, smoke=smoked.to_mapping())
         smoked.tell(options)
@@ -71,6 +71,7 @@ def _written(sides: Sides, options: SplitOptions) -> "Folder":
     """The folder of a new experiment."""
     from harness.foreign.command import COMMAND
     from harness.split.folder import place
+    from harness.split.source import reads_itself
 
     old, new = sides.old, sides.new
     codes = [code_of(old, "OLD", options), code_of(new, "NEW", options)]
@@ -88,6 +89,10 @@ def _written(sides: Sides, options: SplitOptions) -> "Folder":
     )
     place(path, "experiment.yaml", experiment.encode())
     write_page_of(folder)
+    if reads_itself(folder.old) or reads_itself(folder.new):
+        tell = _teller(options)
+        tell(f"{folder.script}: opens its own file: in OLD's arm that is the normal form, without")
+        tell("comments, and in each other arm another text: let nothing but a log depend on it")
     return folder
 
 
@@ -127,11 +132,15 @@ def _modules(
     return scripts[0], scripts[1], {**others[1], **others[0]}
 
 
-def _check(path: Path) -> "Folder":
-    """Read an edited folder, check every arm, write its patches anew."""
+def _check(path: Path, tell: Callable[[str], None]) -> "Folder":
+    """Read an edited folder, check every arm, write its patches anew.
+
+    tell: takes what was done, in lines."""
     from harness.split.arms import alone, measured, without
+    from harness.split.changes import CHANGES, GroupsFile
     from harness.split.check import Checker
-    from harness.split.folder import read_folder, write_patches
+    from harness.split.folder import read_folder, rewritten, write_patches
+    from harness.yamlfile import YamlFile
 
     folder = read_folder(path)
     checker = Checker(folder.old, folder.new)
@@ -148,6 +157,9 @@ def _check(path: Path) -> "Folder":
         more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
         raise UserError(f"{path}: {lacking[0]}{more}: let it need the group that gives it")
     write_patches(folder)
+    if not GroupsFile(YamlFile(path / CHANGES), folder.parts).is_told(folder.groups):
+        kept = rewritten(folder, folder.groups)
+        tell(f"{path / CHANGES}: says what the groups are now; as it was: {kept}")
     write_page_of(folder)
     return folder
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from harness.errors import UserError
 from harness.run.document import Content, Document
 from harness.split.arms import alone, measured
-from harness.split.folder import CHANGES, Folder, read_folder
+from harness.split.changes import CHANGES
+from harness.split.folder import Folder, read_folder
 
 STEPS = re.compile(r"(?<![a-z])(num_|n_|max_|total_|train_)?(steps|iterations|epochs)$")
 

@@ -8,8 +8,16 @@ from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any
 
-from harness.split.merged import Only, Parameter, Parameters, Swap, inside, parameters_of, walk
-from harness.split.names import Condition
+from harness.split.merged import (
+    Condition,
+    Only,
+    Parameter,
+    Parameters,
+    Swap,
+    inside,
+    parameters_of,
+    walk,
+)
 
 Edge = tuple[int, int]
 BY_POSITION = ("positional", "plain")

@@ -9,8 +9,8 @@ from typing import Any
 from harness.split.align import DEFINITIONS
 from harness.split.calls import Edge, call_edges, signature_edges, tied
 from harness.split.diff import MergedScripts
-from harness.split.merged import Only, Swap, atoms_in, walk
-from harness.split.names import Condition, Site, Sites, atom_of, conditioned
+from harness.split.merged import Condition, Only, Swap, atoms_in, conditioned, walk
+from harness.split.names import Site, Sites, atom_of
 from harness.split.trained import handed_over, used_and_handed_over
 from harness.split.values import (
     array_name,

@@ -45,6 +45,7 @@ class Parameters(NamedTuple):
 
 
 Atoms = Collection[int]
+Condition = tuple[int, bool] | None  # an atom that must be on, or off; None: always
 BODIES = ("body", "orelse", "finalbody")
 
 
@@ -176,6 +177,21 @@ def walk(part: Any) -> Iterator[Any]:
             waiting += [getattr(piece, name, None) for name in reversed(piece._fields)]
         elif isinstance(piece, list | tuple):
             waiting += reversed(list(inside(piece)))
+
+
+def conditioned(part: Any, condition: Condition = None) -> Iterator[tuple[Any, Condition]]:
+    """Every part of a tree with what it is there under."""
+    if isinstance(part, Swap):
+        yield from conditioned(part.old, (part.atom, False))
+        yield from conditioned(part.new, (part.atom, True))
+        return
+    if isinstance(part, Only):
+        yield from conditioned(part.node, (part.atom, part.is_new))
+        return
+    if isinstance(part, ast.AST | Parameter):
+        yield part, condition
+    for piece in inside(part):
+        yield from conditioned(piece, condition)
 
 
 def atoms_in(part: Any) -> set[int]:

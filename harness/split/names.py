@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.split.merged import Only, Parameter, Parameters, Swap, inside, parameters_of
+from harness.split.merged import Condition, Only, Parameter, Parameters, Swap, inside, parameters_of
 
-Condition = tuple[int, bool] | None  # an atom that must be on, or off; None: always
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 GIVE_ATTRIBUTE = ("setattr", "register_buffer", "register_parameter", "add_module")
@@ -41,6 +40,7 @@ class Site:
     condition: Condition
     order: int  # in the text
     owner: str = ""  # the class whose own attribute it is: self.x, what its body gives
+    within: str = ""  # the class in which it is an attribute of something else: config.x
 
     def __hash__(self) -> int:
         return hash((self.name, self.order))
@@ -85,7 +85,8 @@ class Sites:
         for site in self.asked_attributes:
             answers = by_name.get(site.name, [])
             own = [answer for answer in answers if site.owner and answer.owner == site.owner]
-            yield site, own or answers
+            others = [answer for answer in answers if site.within and answer.owner != site.within]
+            yield site, own or others or answers
 
     def resolved_keys(self) -> Iterator[tuple[Site, list[Site]]]:
         """Those that ask for an entry by a word in quotes which the same scope puts there."""
@@ -113,21 +114,6 @@ def atom_of(condition: Condition) -> int:
     """The atom of a condition that there is."""
     assert condition is not None
     return condition[0]
-
-
-def conditioned(part: Any, condition: Condition = None) -> Iterator[tuple[Any, Condition]]:
-    """Every part of a tree with what it is there under."""
-    if isinstance(part, Swap):
-        yield from conditioned(part.old, (part.atom, False))
-        yield from conditioned(part.new, (part.atom, True))
-        return
-    if isinstance(part, Only):
-        yield from conditioned(part.node, (part.atom, part.is_new))
-        return
-    if isinstance(part, ast.AST | Parameter):
-        yield part, condition
-    for piece in inside(part):
-        yield from conditioned(piece, condition)
 
 
 def sites_of(tree: Any) -> Sites:
@@ -169,7 +155,10 @@ class _Walker:
         while scope is not None and scope.kind != "class":
             scope = scope.outer
         is_own = of is None or (isinstance(of, ast.Name) and of.id == "self")
-        return replace(self._site(name), owner=scope.name if scope and is_own else "")
+        around = "" if scope is None else scope.name
+        if is_own:
+            return replace(self._site(name), owner=around)
+        return replace(self._site(name), within=around)
 
     def _give_attribute(self, name: str, of: Any = None) -> None:
         self.sites.given_attributes.append(self._attribute_site(name, of))

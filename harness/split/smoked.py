@@ -9,14 +9,7 @@ from pathlib import Path
 from harness.run.digests import short_digest
 from harness.run.document import Content, Document
 from harness.run.guarded import read_text
-from harness.split.folder import (
-    CHANGES,
-    Folder,
-    changes_text,
-    place,
-    read_folder,
-    write_patches,
-)
+from harness.split.folder import Folder, place, read_folder, rewritten, write_patches
 from harness.split.smoke import Smoke, TwoSteps
 
 FILE = "smoke.json"
@@ -76,13 +69,7 @@ def with_found(folder: Folder, smoke: Smoke) -> tuple[Folder, Path | None]:
     That is None, and nothing is written, where none were found."""
     if smoke.parts.groups == folder.groups:
         return folder, None
-    before = read_text(folder.path / CHANGES)
-    n = 1
-    while (folder.path / f"{CHANGES}.{n}").exists():
-        n += 1
-    kept = place(folder.path, f"{CHANGES}.{n}", before.encode())
-    text = changes_text(smoke.parts.groups, smoke.parts.atoms, script=folder.script)
-    place(folder.path, CHANGES, text.encode())
+    kept = rewritten(folder, smoke.parts.groups)
     for patch in (folder.path / "patches").glob("*.patch"):
         if patch.stem not in {group.name for group in smoke.parts.groups}:
             patch.unlink()

@@ -6,6 +6,7 @@ from harness.errors import UserError
 
 MAX_LINES = 20_000  # of one script: the public ones have 2,000
 MAX_BYTES = 4 << 20
+OPENS = ("open", "io.open", "Path", "pathlib.Path")
 SETTLES_IN = 4  # rounds of writing out until a text stays as it is
 
 
@@ -61,6 +62,15 @@ def _refuse_twice(tree: ast.Module, where: str) -> None:
             return
     line = second[0].lineno
     raise UserError(f"{where}, line {line}: holds the same text twice: remove one of them")
+
+
+def reads_itself(text: str) -> bool:
+    """Whether a script opens its own file, which in an arm is the normal form, and another one."""
+    for node in ast.walk(ast.parse(text)):
+        is_opened = isinstance(node, ast.Call) and ast.unparse(node.func) in OPENS
+        if is_opened and any(own in ast.unparse(node) for own in ("__file__", "sys.argv[0]")):
+            return True
+    return False
 
 
 def refuse_equal(old: str, new: str) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.split.calls import Edge, tied
-from harness.split.merged import Only, Swap, walk
-from harness.split.names import Condition, Site, Sites, atom_of, conditioned
+from harness.split.merged import Condition, Only, Swap, conditioned, walk
+from harness.split.names import Site, Sites, atom_of
 
 
 def changed_in_place(tree: Any, sites: Sites) -> Iterator[Edge]:

@@ -139,3 +139,20 @@ def test_a_long_difference_is_folded(folder: Path, monkeypatch: pytest.MonkeyPat
     page = (folder / "split.html").read_text()
     assert page.count('<details class="hunk">') == 5
     assert "<code>train</code>: 12 changed" in page
+
+
+def test_what_a_group_is_follows_its_atoms_and_a_word_of_ones_own_stays(folder: Path) -> None:
+    def edit(groups: dict) -> None:
+        move(groups)
+        groups["rate"]["about"] = "the rule and its rate"
+
+    edited(folder, edit)
+    groups = yaml.safe_load((folder / "changes.yaml").read_text())["groups"]
+    assert groups["gate"]["about"] == "train.scale: 1 → 2"
+    as_it_was = yaml.safe_load((folder / "changes.yaml.1").read_text())["groups"]
+    assert as_it_was["gate"]["about"] == "train.gate: 0 → 1"
+    assert groups["depth"]["about"].endswith("(and 1 more)") and groups["depth"]["lines"] == 4
+    assert groups["rate"]["about"] == "the rule and its rate"
+    before = sorted(path.name for path in folder.iterdir())
+    assert ablate("split", "--check", folder) == 0
+    assert sorted(path.name for path in folder.iterdir()) == before

@@ -264,6 +264,8 @@ def test_a_folder_has_a_patch_per_group_and_its_merged_groups_are_checked(
         ),
         (lambda g: g["gate"].update(kind="support"), "do not make NEW"),
         (lambda g: g.clear(), "groups must be a mapping"),
+        (lambda g: g.update(Gate=g.pop("scale")), "'gate' and 'Gate' are one name on some disks"),
+        (lambda g: g.update({"a\nb": g.pop("scale")}), "group 'a\\nb': letters, digits"),
     ],
 )
 def test_a_wrong_edit_gets_a_line(
@@ -276,6 +278,28 @@ def test_a_wrong_edit_gets_a_line(
     assert said in error
     assert "changes.yaml:" in error
     assert error.count("\n") == 1
+
+
+def test_an_unknown_key_at_the_top_gets_a_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "changes.yaml"
+    path.write_text(path.read_text() + "group: {}\n")
+    assert ablate("split", "--check", folder) == 2
+    [said] = capsys.readouterr().err.splitlines()
+    assert "unknown key 'group'; did you mean 'groups'?" in said
+
+
+def test_a_script_that_opens_its_own_file_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for side, opened in (("old", "__file__"), ("new", "sys.argv[0]")):
+        Path(f"{side}.py").write_text(
+            f"import sys\nwith open({opened}) as f:\n    code = f.read()\n"
+        )
+    assert ablate("split", "old.py", "new.py", "-o", "parts") == 0
+    assert "opens its own file" in capsys.readouterr().out
 
 
 def test_an_atom_of_a_definition_moved_away_from_its_use_is_noticed(

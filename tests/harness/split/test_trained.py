@@ -149,3 +149,11 @@ def test_an_attribute_of_self_is_its_classs_own_where_that_gives_it() -> None:
     lacking = old.replace("        self.width = c.width\n", "        pass\n")
     assert checker.problems(lacking) == ["class 'A' does not give its attribute 'width'"]
     assert checker.problems(new) == checker.problems(old) == []
+
+
+def test_what_another_object_gives_is_not_what_the_line_itself_puts() -> None:
+    """`self.cap = config.cap` needs the configuration's field."""
+    old = "class Config:\n    width = 3\n\nclass A:\n    def __init__(self, c):\n        self.w = c.width\n"
+    new = old.replace("width = 3", "width = 3\n    cap = 30") + "        self.cap = c.cap\n"
+    parts = apart(old, new)
+    assert needs(parts, "added: self.cap = c.cap", "added: cap = 30")
