@@ -46,7 +46,7 @@ class Stream:
     before_last = held("before_last")
 
     def __init__(self, x_BTC: Tensor, n_layer: int) -> None:
-        self.held: dict[str, Any] = {"x": x_BTC, "x0": x_BTC}
+        self.held: dict[str, Tensor] = {"x": x_BTC, "x0": x_BTC}
         self.saved: dict[int | None, Tensor] = {}
         self.told: list[dict[str, Tensor]] = [{} for _ in range(n_layer)]
 

@@ -52,8 +52,8 @@ def mudd_coef(arrays: Arrays) -> Pairs:
         theirs = arrays["grad/w2" if name == "up.weight" else "grad/b"]
         ours = np.zeros_like(theirs)
         for of_place, maker in zip(ours, makers, strict=True):
-            found = gradient(maker.get_parameter(name))
-            of_place[: len(found)] = found
+            rows = gradient(maker.get_parameter(name))
+            of_place[: len(rows)] = rows
         yield theirs, ours
     norms = [np.linalg.norm(gradient(maker.down.weight)) for maker in makers]
     yield arrays["grad/w1_norm"], np.array(norms)

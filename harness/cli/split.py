@@ -125,8 +125,8 @@ def _modules(
         others.append({name: text for name, text in code.files.items() if name != code.script})
     names = sorted({*others[0], *others[1]})
     differing = {name for name in names if others[0].get(name) != others[1].get(name)}
-    for code, own, where in ((before, others[0], old), (after, others[1], new)):
-        mine = {name: text for name, text in own.items() if name in differing}
+    for code, modules, where in ((before, others[0], old), (after, others[1], new)):
+        mine = {name: text for name, text in modules.items() if name in differing}
         text = code.files[code.script]
         scripts.append(joined(text, mine, where=where) if mine else text)
     return scripts[0], scripts[1], {**others[1], **others[0]}

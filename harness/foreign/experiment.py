@@ -250,8 +250,7 @@ class _Reader:
                 raise self.file.fail(message, "design")
             chosen = DESIGNS[design](changes, feasible)
             if self.parts is not None:
-                where = self.file.where("design")
-                chosen = arms_of_parts(self.parts, design, chosen, changes, where=where)
+                chosen = arms_of_parts(self.parts, design, chosen, changes, self.file.where)
         if not chosen:
             raise self.file.fail("there is nothing to compare: name a change", "changes")
         return chosen

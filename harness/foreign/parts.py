@@ -1,7 +1,7 @@
 """Arms that are parts of a difference: the groups of a folder that `ablate split` wrote."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import UserError
@@ -62,13 +62,12 @@ def arms_of_parts(
     design: str,
     chosen: Mapping[str, Sequence[str]],
     changes: Sequence[str],
-    *,
-    where: str,
+    where_of: Callable[[str], str],
 ) -> dict[str, tuple[str, ...]]:
     """The arms of a design over the groups, then those with NEW's length: it alone, and on all.
 
     chosen: arm -> its changes, as the design has them; changes: all of them, none of them a length;
-    where: the design stands. Raises UserError for a group that no arm has."""
+    where_of: a key of the experiment stands. Raises UserError for a group that no arm has."""
     arms = {name: tuple(groups) for name, groups in chosen.items()}
     if design == "add-one":
         arms = _with_needed(parts, changes)
@@ -77,7 +76,7 @@ def arms_of_parts(
         if change not in there:
             pairs = [f"{g.name} and {other}" for g in parts.groups for other in g.conflicts]
             raise UserError(
-                f"{where}: design {design}: no arm can have '{change}' (never together: "
+                f"{where_of('design')}: design {design}: no arm can have '{change}' (never together: "
                 f"{', '.join(pairs) or 'none'}): choose add-one or factorial, or name the arms"
             )
     lengths = lengths_of(parts)

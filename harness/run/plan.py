@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
-from harness.run.document import Content, Document, Fields
+from harness.run.document import Content, Document, Fields, listed
 from harness.run.foreign import ClockHint, TrainerLimits, TrainerSpec
 from harness.run.guarded import is_name
 from harness.run.halving import Halving
@@ -254,7 +254,7 @@ class Plan:
         content["prior_noise"] = asdict(self.prior_noise) if self.prior_noise else None
         content["stream"] = self.stream.to_mapping() if self.stream else None
         content["halving"] = self.halving.to_mapping() if self.halving else None
-        return _without_none(_listed(content), OF_SOME_KINDS)
+        return _without_none(listed(content), OF_SOME_KINDS)
 
     @property
     def is_bundle(self) -> bool:
@@ -343,12 +343,3 @@ def _plain_run(run: PlanRun) -> Content:
 def _without_none(content: Content, names: Sequence[str]) -> Content:
     """The mapping without those of the named keys that say nothing."""
     return {k: v for k, v in content.items() if v or k not in names}
-
-
-def _listed(value: Any) -> Any:
-    """Tuples as lists, as JSON knows them."""
-    if isinstance(value, Mapping):
-        return {k: _listed(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_listed(v) for v in value]
-    return value

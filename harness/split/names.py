@@ -84,9 +84,9 @@ class Sites:
             by_name.setdefault(site.name, []).append(site)
         for site in self.asked_attributes:
             answers = by_name.get(site.name, [])
-            own = [answer for answer in answers if site.owner and answer.owner == site.owner]
+            inside = [answer for answer in answers if site.owner and answer.owner == site.owner]
             others = [answer for answer in answers if site.within and answer.owner != site.within]
-            yield site, own or others or answers
+            yield site, inside or others or answers
 
     def resolved_keys(self) -> Iterator[tuple[Site, list[Site]]]:
         """Those that ask for an entry by a word in quotes which the same scope puts there."""
