@@ -76,7 +76,7 @@ def arms_of_parts(
         if change not in there:
             pairs = [f"{g.name} and {other}" for g in parts.groups for other in g.conflicts]
             raise UserError(
-                f"{where_of('design')}: design {design}: no arm can have '{change}' (never together: "
+                f"{where_of('design')}: design {design}: no arm can have '{change}' (never "
                 f"{', '.join(pairs) or 'none'}): choose add-one or factorial, or name the arms"
             )
     lengths = lengths_of(parts)
