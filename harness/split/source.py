@@ -68,7 +68,7 @@ def reads_itself(text: str) -> bool:
     """Whether a script opens its own file, which in an arm is the normal form, and another one."""
     for node in ast.walk(ast.parse(text)):
         is_opened = isinstance(node, ast.Call) and ast.unparse(node.func) in OPENS
-        if is_opened and any(own in ast.unparse(node) for own in ("__file__", "sys.argv[0]")):
+        if is_opened and any(name in ast.unparse(node) for name in ("__file__", "sys.argv[0]")):
             return True
     return False
 
