@@ -43,8 +43,9 @@ def parts(e: Experiment) -> list[Experiment]:
 
 
 def test_every_record_that_changes_something_has_its_delta() -> None:
-    """But the first ones, whose times nobody logged."""
+    """But the first ones, whose times nobody logged, and record 21, whose batch is the scale's."""
     changing = [r for r in names("records") if r >= "r04" and load_preset(r).changes]
+    changing.remove("r21")
     assert [f"deltas/{record}" for record in changing] == DELTAS
     assert set(CATALOGUE) <= set(experiment_names())
 
