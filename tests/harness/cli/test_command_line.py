@@ -20,7 +20,7 @@ def test_toggles_tell_what_a_script_needs(ablate: Any) -> None:
     )
     assert {"value": 15.0, "record": "r18"} in rows["model.logit_softcap"]["choices"]
     assert rows["model.head_init"]["requires"] == [
-        {"value": "zeros", "field": "model.tied_head", "values": [False]}
+        {"value": "*", "field": "model.tied_head", "values": [False]}
     ]
 
 
