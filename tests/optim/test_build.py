@@ -319,6 +319,7 @@ ELSEWHERE = {
     "adam_every",  # test_cadence.py
     "scalar_freeze_steps",
     "tie_until",
+    "tie_ends",
     "weights_dtype",  # test_mantissa.py
 }
 CELLS = {f"{row}_{name}" for row in ROWS for name in ROWS[row].settings}  # test_roles.py

@@ -454,7 +454,7 @@ def test_it_stands_beside_the_validation_loss(results: Path) -> None:
     first, last = outcome.of("untied_head", "heldout_loss"), outcome.of("r08", "heldout_loss")
     assert first is not None
     assert last is not None
-    assert (last.verdict, last.ratio, last.unit) == ("worse", None, "nats")
+    assert (last.verdict, last.ratio, last.unit) == ("worse", None, "nats per byte")
     assert last.delta == pytest.approx(0.05, abs=0.005)
     assert abs(first.delta) < 0.005
     assert outcome.of("r08", "val_loss").verdict == "better"  # type: ignore[union-attr]

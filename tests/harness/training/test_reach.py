@@ -1,4 +1,4 @@
-"""The map of the network in docs/your-idea.md: what a plug-in's `build` can reach, in every record."""
+"""The map of the network in docs/your-idea.md: what a plug-in's `build` can reach, in records 2 to 18."""
 
 import re
 
@@ -29,7 +29,10 @@ def normal(name: str) -> str:
     return re.sub(r"\.\d+", "[i]", f"model.{name}".rstrip("."))
 
 
-@pytest.mark.parametrize("record", names("records"))
+MAPPED = [record for record in names("records") if record[:3] <= "r18"]  # as the page says
+
+
+@pytest.mark.parametrize("record", MAPPED)
 def test_the_map_has_what_is_there_and_nothing_else(record: str) -> None:
     config = small(record).model
     model = core(small(record)).model
