@@ -11,7 +11,9 @@ from harness.experiment.scaffold import new_change
 from harness.provenance.source import source_of
 from harness.run.read import read_config
 from harness.run.results import result_text, sealed
-from harness.run.spec import RunSpec
+from harness.run.spec import PlannedRun, RunSpec
+from harness.runner.executor import Summary
+from harness.store.store import Store
 from tests.fake_matrix import Matrix
 from tests.fake_matrix import ablate as of_matrix
 from tests.foreign_bench import CPU, ablate, bench
@@ -60,6 +62,24 @@ def test_a_strangers_interpreter_and_trainer_start_only_when_trusted(
     said = watched("rerun", name, "--results", "strange", "--trust", cwd=folder)
     assert f"trusted: the python `{evil}`" in said.err
     assert (folder / "mark").exists()
+
+
+def test_a_repetition_without_a_result_says_why_and_where_its_log_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ablate("ab", "old.py", "new.py", "-n", 1, *CPU) == 0
+    run = sorted(Path("results/runs").iterdir())[0]
+
+    def fails(planned: PlannedRun, store: Store, again: Store) -> Summary:
+        run_id = planned.spec.run_id
+        return Summary(statuses={run_id: "failed"}, reasons={run_id: "no device"})
+
+    monkeypatch.setattr("harness.foreign.runner.run_again", fails)
+    capsys.readouterr()
+    assert ablate("rerun", run.name) == 1
+    begun, last = capsys.readouterr().out.splitlines()
+    place = begun.rpartition(", in ")[2]
+    assert last == f"failed: no device ({place}/log.txt)"
 
 
 def test_a_record_of_another_run_starts_nothing(folder: Path) -> None:
