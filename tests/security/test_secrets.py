@@ -250,6 +250,12 @@ def test_variables_of_libraries_are_shown_without_what_looks_like_a_key(
     assert shown["CUDA_VISIBLE_DEVICES"] == os.environ["CUDA_VISIBLE_DEVICES"]
     assert shown["ABLATE_LINK"] == "https://[redacted]@host.example/x"
     assert without_bare_keys("--rev 50d34eb0123456789012345678901234567890ab").endswith("0ab")
+    for word, is_shown in (
+        ("Learning-rate-of-2-layers-and-4-heads", True),  # words that are joined
+        ("aB3dE5gH7jK-mN9pQ1sT3v-xY5z", False),  # few joints
+        ("a_b_c_d_AbCdEf1234567890XyZ", False),  # a long word behind them
+    ):
+        assert (word in without_bare_keys(f"--note {word}")) == is_shown
 
 
 def test_only_what_can_be_a_secret_is_left_out_by_value(monkeypatch: pytest.MonkeyPatch) -> None:

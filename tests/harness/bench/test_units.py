@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from harness.__main__ import main
 from harness.bench.parity import check_unit
@@ -146,6 +147,7 @@ def test_the_command_passes_on_a_folder_of_units(
         main(["parity", str(tmp_path), "--json"])
     answer = json.loads(capsys.readouterr().out)
     assert not ended.value.code
+    assert torch.get_num_threads() == 1  # recordings are tiny
     assert [(row["record"], row["passed"]) for row in answer["records"]] == [
         ("adam_records", True),
         ("polar_express", True),

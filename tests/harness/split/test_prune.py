@@ -1,9 +1,13 @@
 """What of NEW may go: which scripts are tried, and what is refused before there are runs."""
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from harness.split.arms import measured
+from harness.split.folder import read_folder
 from harness.split.groups import ChangeGroup
 from harness.split.prune import kept_without, smaller_scripts
 from tests.foreign_bench import TRAINERS, ablate
@@ -32,6 +36,39 @@ def test_the_smallest_script_is_tried_first_then_those_that_keep_more() -> None:
     assert smaller_scripts(GROUPS, costs, 0.001) == [(), ("a", "b"), ("a", "b", "c")]
     assert smaller_scripts(GROUPS, costs, 0.0005) == [("a", "b"), ("a", "b", "c")]
     assert smaller_scripts(GROUPS, costs, -0.02) == []
+
+
+def test_what_may_go_is_told_by_the_most_that_leaving_it_out_may_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An interval from -0.0004 says that leaving out costs at most that; where there is none, nothing is known."""
+    monkeypatch.chdir(tmp_path)
+    sides = [TRAINERS / "worked" / f"hurts_{side}.py" for side in ("old", "new")]
+    assert ablate("split", *sides, "-o", "parts") == 0
+    names = [group.name for group in measured(read_folder(Path("parts")).groups)]
+    place = Path("results/experiments/parts/experiment.json")
+    place.parent.mkdir(parents=True)
+    place.touch()
+    lows: list[float | None] = [-0.0004, *[-0.5] * (len(names) - 1)]
+
+    def attributions(explored: object) -> list[SimpleNamespace]:
+        shares = {n: {"left_out": SimpleNamespace(low=low)} for n, low in zip(names, lows)}
+        return [
+            SimpleNamespace(metric="steps", shares={}),
+            SimpleNamespace(metric="val_loss", shares=shares | {"other": {}}),
+        ]
+
+    explored = SimpleNamespace(name="parts", plan=SimpleNamespace(seeds=(0, 1, 2)))
+    monkeypatch.setattr("reports.inputs.load.load", lambda *_: explored)
+    monkeypatch.setattr("reports.analysis.attribution.attributions", attributions)
+    capsys.readouterr()
+    assert ablate("split", "--prune", "parts", "--margin", "0.001", "--json") == 0
+    told = json.loads(capsys.readouterr().out)["prune"]
+    costs = {group["group"]: group["at_most"] for group in told["groups"]}
+    assert costs == dict(zip(names, (-low for low in lows if low is not None), strict=True))
+    lows[:] = [None] * len(names)
+    assert ablate("split", "--prune", "parts", "--margin", "0.001") == 2
+    assert "its runs say nothing of what is lost" in capsys.readouterr().err
 
 
 def test_pruning_asks_for_a_margin_and_for_runs(

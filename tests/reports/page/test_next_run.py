@@ -1,6 +1,8 @@
 """What a page sends its reader to first, and which question each of its sections answers."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,12 +12,13 @@ from reports.analysis.comparison import is_confirmed_by_command
 from reports.analysis.interactions import BesideOther, Interplay
 from reports.analysis.judges import Share
 from reports.analysis.recipe import Recipe
+from reports.analysis.sensitivity import Sensitivity
 from reports.inputs.load import load
 from reports.page.adding_up import adding_up, pair_words
 from reports.page.asking import commands_elsewhere, said_in_rows
 from reports.page.by_design import ByDesign
 from reports.page.headline import counted_sentence, measured
-from reports.page.next_run import next_of_verdicts
+from reports.page.next_run import next_of_axes, next_of_verdicts
 from reports.page.scope import scope
 from tests.report_arms import FACTORIAL
 from tests.report_fixtures import write_experiment
@@ -215,6 +218,24 @@ def test_a_change_is_told_with_the_other_and_without_it(of_a, of_b, said):
     assert words.startswith(said), words
     without = f"{of_a[1]:+.4f}".replace("-", "−").replace("+0.0000", "0.0000")
     assert f"with it, {without} [" in words and words.count(" without") >= 2
+
+
+def test_of_arms_on_axes_those_help_that_are_better_somewhere_and_worse_nowhere() -> None:
+    def arm(name: str, *signs: int) -> Sensitivity:
+        effects = tuple(SimpleNamespace(sign=sign, delta=0.1 * sign) for sign in signs)
+        told: Any = SimpleNamespace(arm=name, effects=effects)
+        told.with_sign = lambda sign: [effect for effect in effects if effect.sign == sign]
+        return told
+
+    arms = [arm("good", -1, 0), arm("bad", 1, 1), arm("both", -1, 1), arm("open", 0, 0)]
+    plan: Any = SimpleNamespace(
+        name="x", draw=None, confirm=True, estimand=None, foreign=False, arms=(), axes={}, base=""
+    )
+    assert next_of_axes(plan, [], arms, ["of the sweep"]).startswith(
+        "Shown to help: good, and both at some points alone."
+    )
+    assert next_of_axes(plan, [], arms[1:2], []).startswith("Shown to help: nothing.")
+    assert next_of_axes(plan, [], [], ["first"]).startswith("Shown to help: first.")
 
 
 def test_a_sweep_that_chooses_rates_says_so_and_judges_nothing(combined):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.stats.response_surface import slopes_at, surface_through
+from reports.stats.response_surface import df_of_own, slopes_at, surface_through
 from tests.proof.surface import BEND, PLACE, batch_of, drawn_points
 
 # Montgomery, Design and Analysis of Experiments (2001), example 11-1: yield of a process by time and temperature, coded
@@ -147,3 +147,10 @@ def test_the_studys_batch_is_the_production_surface(n):
             if abs(towards[ahead] - 1) > 0.05:
                 assert (towards[ahead] < 1) == batch.told(at_place)[r, 0]
     assert kinds == {(True, True), (False, True), (False, False)}
+
+
+def test_an_error_of_a_points_own_has_degrees_of_freedom_by_the_blocks_beyond_the_first() -> None:
+    for p in (9, 17):
+        one = df_of_own(2, p)
+        assert 0 < one <= p - 1
+        assert [df_of_own(n, p) for n in (1, 4, 9)] == pytest.approx([0, 3 * one, 8 * one])
