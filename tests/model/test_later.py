@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 import harness.model.rotary
-from harness.model.rotary import ROTATIONS, Rotary
+from harness.model.rotary import ROTATIONS, Rotary, offset_keys
 from harness.training.core import Core
 from tests.small_presets import core, disturb, ids, small
 
@@ -235,3 +235,12 @@ def test_the_last_layer_has_a_window_of_its_own() -> None:
     masks = model.masks(ids(0), torch.tensor([128, 40, 200]))
     for i, window in enumerate((128, 40, 40, 40, 40, 200)):
         torch.testing.assert_close(masks[i], model.mask(ids(0), torch.tensor(window)))
+
+
+def test_unturned_quarters_of_a_key_are_those_of_the_position_before() -> None:
+    k = torch.arange(3 * 64, dtype=torch.float32).view(1, 3, 1, 64)
+    moved = offset_keys(k, (1, 3))
+    for quarter in range(4):
+        channels = slice(16 * quarter, 16 * (quarter + 1))
+        expected = k[:, [0, 0, 1]] if quarter in (1, 3) else k
+        assert torch.equal(moved[..., channels], expected[..., channels])

@@ -278,6 +278,10 @@ def test_what_cannot_be_looked_at_is_not_taken_for_missing(
     run, runs = run_in(place), place / "results" / "runs"
     assert entries_in(place / "results" / "nowhere", below=IN_ROOT) == {}
     assert not is_file(runs / "a" / "result.json")
+    (runs / "link").symlink_to(run)
+    (runs / "note.txt").touch()
+    kinds = entries_in(runs, below=IN_ROOT)
+    assert (kinds["link"], kinds["note.txt"], kinds[run.name]) == ("other", "file", "folder")
 
     def refused(path: object, *_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)

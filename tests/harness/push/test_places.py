@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli.push import bring_in
 from harness.errors import UserError
 from harness.push.errors import PushError
 from harness.push.folder import FolderPlace
@@ -187,6 +188,22 @@ def test_a_run_that_was_spoilt_there_is_replaced_by_a_box_that_makes_it_again(
     assert "metrics.jsonl is not the file that the run wrote" in line
     assert sent(here, place)[0].n_sent == 1
     assert place.bring(back).copied == [spoilt]
+
+
+def test_a_box_that_begins_brings_in_what_is_sound_and_lets_the_rest_be_made_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, name = made(tmp_path / "here"), url()
+    place = opened(name, tmp_path / "results")
+    sent(here, place)
+    spoilt = min(of(here))
+    spoil(place, spoilt)
+    bring_in(name, tmp_path / "looks", pull=False)
+    assert capsys.readouterr().out == "" and not (tmp_path / "looks").exists()
+    bring_in(name, tmp_path / "back", pull=True)
+    said = capsys.readouterr().out
+    assert said.startswith(f"{name}: {len(of(here)) - 1} runs brought in\nleft where it is: ")
+    assert place.runs() == of(Store(tmp_path / "back")) == of(here) - {spoilt}
 
 
 def spoil(place: Destination, run_id: str) -> None:

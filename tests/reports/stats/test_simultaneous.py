@@ -95,6 +95,15 @@ def test_far_in_the_tail_p_stays_positive():
     assert p[:2] == pytest.approx(3 * stats.t.sf(np.abs(t[:2]), 10) * 2, rel=1e-9)  # Bonferroni's
 
 
+def test_arms_that_do_not_go_with_each_other_have_no_product_structure():
+    """Each pair of three at zero: what the others say of it divides by nothing."""
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        corr = equal(3)
+        corr[i, j] = corr[j, i] = 0.0
+        assert product_structure(corr) is None
+    assert product_structure(equal(3)) == pytest.approx(np.sqrt([0.5] * 3))
+
+
 def test_the_last_bits_of_a_correlation_do_not_move_what_is_simulated_from_it():
     corr = equal(5)
     corr[0, 1:] = corr[1:, 0] = (
