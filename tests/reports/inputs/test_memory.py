@@ -1,5 +1,7 @@
 """What is remembered of experiments as the command line plans them: what was seen counts in the same question alone."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,12 +30,15 @@ def _corpus() -> None:
     prepare("stdlib")
 
 
-def made(folder: Path, keys: str) -> Plan:
-    """The plan of a file with these keys, its runs finished."""
+def made(folder: Path, keys: str, codes: Mapping[str, str] | None = None) -> Plan:
+    """The plan of a file with these keys, its runs finished; codes: of arms that have one of their own."""
     file = folder / "fake.yaml"
     file.write_text(f"{FLOOR}{keys}")
     experiment = load_experiment(str(file), device="cpu")
-    runs = plan_runs(experiment, need_data=False)
+    runs = []
+    for run in plan_runs(experiment, need_data=False):
+        code = (codes or {}).get(run.arm, run.spec.source_digest)
+        runs.append(replace(run, spec=replace(run.spec, source_digest=code)))
     store = Store.create(folder / "results")
     for i, run in enumerate(runs):
         out = claim(store, run.spec)
@@ -61,6 +66,16 @@ def test_what_was_seen_at_other_seeds_counts(tmp_path: Path, budgets: str) -> No
     assert memory.changed and whole.seeds == (2, 3, 0, 1) and len(whole.runs) == 2 * len(plan.runs)
     (note,) = memory.notes
     assert "what was seen at seeds 0, 1 counts: intervals are anytime-valid" in note
+
+
+def test_what_was_seen_counts_where_each_arm_has_the_code_that_it_has_now(tmp_path: Path) -> None:
+    """As scripts have, which are of one code each."""
+    codes = {"floor": "f" * 16}
+    note_look(tmp_path / "results", made(tmp_path, "seeds: 2\n", codes), "compare")
+    _, whole = remembered(tmp_path, made(tmp_path, "seeds: [2, 3]\n", codes))
+    assert whole.seeds == (2, 3, 0, 1)
+    memory, whole = remembered(tmp_path, made(tmp_path, "seeds: [4, 5]\n"))
+    assert whole.seeds == (4, 5) and "other code" in str(memory.notes)
 
 
 def test_what_was_seen_of_another_length_does_not_count(tmp_path: Path) -> None:
