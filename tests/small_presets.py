@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from harness.config.device import for_device
-from harness.config.presets import names, preset_values, to_config
-from harness.config.run import RunConfig
+from harness.config.presets import load_scale, names, preset_values, to_config
+from harness.config.run import RunConfig, with_fields
 from harness.config.validate import check_config
 from harness.model.tokens import Tokens
 from harness.training.core import Batch, Core
@@ -43,8 +43,18 @@ def small(name: str, mode: str = "record", **values: Any) -> RunConfig:
     return config
 
 
-def core(config: RunConfig, seed: int = 0) -> Core:
-    return Core(config, TOKENS, seed=seed)
+def tiny(name: str) -> RunConfig:
+    """A preset at the scale tiny, in passes of one rank, with the kernels of a CPU."""
+    at = load_scale("tiny").apply(preset_values(name)[0])
+    tokens = at["data.seq_len"]
+    changed = {"data.batch_tokens": tokens, "data.ranks": 1, "data.val_tokens": tokens}
+    config, _ = for_device(with_fields(to_config(at), changed), "cpu", frozenset())
+    check_config(config)
+    return config
+
+
+def core(config: RunConfig, seed: int = 0, tokens: Tokens = TOKENS) -> Core:
+    return Core(config, tokens, seed=seed)
 
 
 def ids(seed: int, every: int = 40) -> Tensor:

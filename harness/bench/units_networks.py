@@ -19,9 +19,9 @@ from harness.bench.replay import drawn
 from harness.bench.unit import Arrays, Pairs, Unit
 from harness.config.presets import names, preset_values, to_config
 from harness.config.run import BLOCK, NewValues, RunConfig, with_fields
+from harness.model.coefficients import HIDDEN, makers_sizes
 from harness.model.config import ModelConfig
 from harness.model.gpt import GPT
-from harness.model.mudd import HIDDEN, makers_sizes
 from harness.model.tokens import Tokens
 from harness.optim.schedule import IN_BLOCKS
 from harness.optim.tying import Tie, follow, join_gradients

@@ -21,6 +21,7 @@ import numpy as np
 
 from harness.config.run import BLOCK, RunConfig
 from harness.config.schedule import growth_at, tokens_trained, windows_at
+from harness.model.coefficients import HIDDEN, makers_sizes
 from harness.model.config import ModelConfig
 from harness.model.layout import (
     GATE_CHANNELS,
@@ -29,7 +30,6 @@ from harness.model.layout import (
     layer_kinds,
     table_of_layer,
 )
-from harness.model.mudd import HIDDEN, makers_sizes
 from harness.model.value_config import GATED
 
 # window kind -> (query positions, window in the kind's unit) -> first key seen

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from reports.analysis.interactions import BesideOther, Interplay, beside_others, interplay
-from reports.analysis.samples import at_budget
+from reports.analysis.samples import at_budget, of_role, usable
 from reports.analysis.types import Comparisons
 from reports.inputs.experiment import Experiment
 
@@ -23,7 +23,7 @@ def interactions_of(
     Nothing where there is none to tell."""
     if experiment.memory.lost:
         return [], []
-    plan, runs = experiment.plan, counted(experiment)
+    plan, runs = experiment.plan, of_role(usable(experiment).runs, "loss")
     finished = at_budget(runs[runs["status"] == "finished"], outcome.budget)
     level = experiment.memory.level(0.95, len(plan.arms) - 1)
     effects = interplay(finished, plan, level=level, anytime=outcome.anytime)

@@ -1,9 +1,9 @@
 """What came of a run on a node that does not see the results folder, brought into it."""
 
 import io
-import tarfile
 import tempfile
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from harness.run.guarded import IN_FOLDER, copy_file
 from harness.run.spec import RESULT_STATUSES
@@ -15,8 +15,9 @@ from harness.store.store import Store
 def packed(folder: Path) -> bytes:
     """A folder as an archive."""
     archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1) as file:
-        file.add(folder, arcname=".")
+    with ZipFile(archive, "w", ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as file:
+        for path in folder.rglob("*"):
+            file.write(path, path.relative_to(folder))
     return archive.getvalue()
 
 
@@ -27,8 +28,8 @@ def take_in(store: Store, run_id: str, event: WorkerEvent, files: bytes, node: s
     archive. node: its name.
     """
     with tempfile.TemporaryDirectory(prefix="ablate-ray-") as folder:
-        with tarfile.open(fileobj=io.BytesIO(files), mode="r:gz") as archive:
-            archive.extractall(folder, filter="data")
+        with ZipFile(io.BytesIO(files)) as archive:
+            archive.extractall(folder)
         theirs, done = Store(Path(folder)), Merged()
         if event.status in RESULT_STATUSES:
             merge_run(theirs, store, run_id, done)

@@ -8,18 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from harness.config.device import for_device
-from harness.config.presets import load_preset, load_scale, names, preset_values, to_config
-from harness.config.run import RunConfig, with_fields
+from harness.config.presets import load_preset, names, preset_values, to_config
+from harness.config.run import RunConfig
 from harness.config.schedule import schedule_at, scheduled_steps
-from harness.config.validate import check_config
 from harness.model.tokens import Tokens
-from harness.training.core import Batch, Core
-from tests.small_presets import LATER
+from harness.training.core import Batch
+from tests.small_presets import LATER, SEPARATOR, VOCAB, core, tiny
 
 ROOT = Path(__file__).resolve().parents[3]
 UNITS = ROOT / "tests" / "data" / "units"
-SEPARATOR, VOCAB = 256, 257
 
 
 def config(record: str) -> RunConfig:
@@ -35,8 +32,7 @@ def test_every_later_record_is_a_delta_on_the_one_before() -> None:
 
 def logged_steps() -> dict[str, set[int]]:
     """Record of the short track -> the numbers of steps in its arm's logs."""
-    folder = ROOT / "published" / "history"
-    folder = folder if folder.is_dir() else ROOT / "harness" / "published" / "history"
+    folder = ROOT / "results" / "published" / "history"
     with (folder / "runs.csv").open(newline="", encoding="utf-8") as file:
         by_arm: dict[str, set[int]] = {}
         for row in csv.DictReader(file):
@@ -65,16 +61,6 @@ def test_steps_are_those_of_the_scripts_schedules() -> None:
     assert len(compared) >= 2
 
 
-def tiny(record: str) -> RunConfig:
-    """The preset at the scale tiny, in passes of one rank, with the kernels of a CPU."""
-    at = load_scale("tiny").apply(preset_values(record)[0])
-    tokens = at["data.seq_len"]
-    changed = {"data.batch_tokens": tokens, "data.ranks": 1, "data.val_tokens": tokens}
-    made, _ = for_device(with_fields(to_config(at), changed), "cpu", frozenset())
-    check_config(made)
-    return made
-
-
 def batch(config: RunConfig, step: int) -> Batch:
     """One pass of update `step`: ids in which each tells the next one, separators among them."""
     T = config.data.seq_len * schedule_at(config, step).growth
@@ -89,13 +75,13 @@ def test_two_updates_teach_something(record: str) -> None:
     """From the first two, and from two more where the last stage begins, as the schedule has it."""
     made = tiny(record)
     tokens = Tokens(vocab_size=VOCAB, separator=SEPARATOR, seq_len=3 * made.data.seq_len)
-    core = Core(made, tokens, seed=0)
+    trained = core(made, tokens=tokens)
     x, y = batch(made, 0)
-    first = float(core.evaluate(0, [(x[0], y[0])]))
+    first = float(trained.evaluate(0, [(x[0], y[0])]))
     last = scheduled_steps(made) - 2
     for step in (0, 1, last, last + 1):
-        losses = core.update(step, [batch(made, step)])
+        losses = trained.update(step, [batch(made, step)])
         assert all(map(math.isfinite, losses.tolist()))
-    after = float(core.evaluate(made.schedule.steps, [(x[0], y[0])]))
+    after = float(trained.evaluate(made.schedule.steps, [(x[0], y[0])]))
     assert math.isfinite(after)
     assert after < first

@@ -111,7 +111,9 @@ def test_a_run_that_is_there_is_not_replaced(place: Destination, tmp_path: Path)
     assert (back.directory(run_id) / "attempts.jsonl").read_text() == rows
 
 
-def test_what_is_here_is_not_brought_again_whatever_became_of_it_there(tmp_path: Path) -> None:
+def test_what_is_here_is_not_brought_again_whatever_became_of_it_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here, there = made(tmp_path / "here"), opened(url(), tmp_path / "results")
     sent(here, there)
     assert isinstance(there, RemotePlace)
@@ -122,7 +124,7 @@ def test_what_is_here_is_not_brought_again_whatever_became_of_it_there(tmp_path:
         fetched.extend(names)
         get(names, into)
 
-    there.files.get = noted  # type: ignore[method-assign]
+    monkeypatch.setattr(there.files, "get", noted)
     back = Store.create(tmp_path / "back")
     there.bring(back)
     runs = {name.split("/")[1] for name in fetched if name.startswith("runs/")}
@@ -297,7 +299,9 @@ def test_what_is_left_at_the_end_is_counted(tmp_path: Path) -> None:
     assert waits == [1.0, 2.0]
 
 
-def test_what_is_sent_at_the_end_is_sent_once(tmp_path: Path) -> None:
+def test_what_is_sent_at_the_end_is_sent_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The plans too, over which another box may have written."""
     here, there = made(tmp_path / "here"), FolderPlace(tmp_path / "there")
     there.open()
@@ -308,7 +312,7 @@ def test_what_is_sent_at_the_end_is_sent_once(tmp_path: Path) -> None:
         asked.append("plans")
         return send_plans(store)
 
-    there.send_plans = noted  # type: ignore[method-assign]
+    monkeypatch.setattr(there, "send_plans", noted)
     sender = Sender(here.root, there, "there", lambda line: None)
     sender.look()
     sender.look()

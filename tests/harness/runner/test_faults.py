@@ -248,13 +248,13 @@ def test_a_group_whose_launcher_is_killed_is_gone_at_once(
 
 @pytest.fixture
 def little_memory() -> Iterator[Path]:
-    """A control group with 700 MB, enough for a runner and its workers here; the test is skipped where none can be made."""
+    """A control group with 300 MB, enough for a runner and its workers here; the test is skipped where none can be made."""
     old, new = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
     group = (old if old.is_dir() else new) / f"ablate-test-{os.getpid()}"
     try:
         group.mkdir()
         (group / ("memory.limit_in_bytes" if old.is_dir() else "memory.max")).write_text(
-            str(700 << 20)
+            str(300 << 20)
         )
     except OSError as error:
         pytest.skip(f"cannot limit memory here: {error}")

@@ -1,5 +1,7 @@
 """FLOPs from the configuration equal what the operators do, counted while they run."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -128,3 +130,9 @@ def test_utilisation_is_the_share_of_the_measured_rate() -> None:
     assert mfu(
         config, VOCAB, tokens_per_s, device="cpu", dtype=torch.float32, world=2
     ) == pytest.approx(0.5)
+
+
+def test_what_a_run_costs_is_told_without_torch() -> None:
+    """Every `plan` and `run` counts it, in a process that trains nothing: torch there would cost seconds and 100 MB."""
+    code = "import sys, harness.experiment.cost; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

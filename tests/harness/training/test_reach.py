@@ -1,4 +1,4 @@
-"""The map of the network in docs/your-idea.md: what a plug-in's `build` can reach, in records 2 to 18."""
+"""The map of the network in docs/your-idea.md: what a plug-in's `build` can reach, in every record."""
 
 import re
 
@@ -6,8 +6,9 @@ import pytest
 from torch import nn
 
 from harness.config.presets import names
+from harness.model.tokens import Tokens
 from tests.laws.test_docs import table_rows
-from tests.small_presets import VOCAB, core, small
+from tests.small_presets import PRESETS, SEPARATOR, VOCAB, core, small, tiny
 
 ROWS = [row for row in table_rows("your-idea.md", "name") if row[0].startswith("`model")]
 
@@ -29,13 +30,11 @@ def normal(name: str) -> str:
     return re.sub(r"\.\d+", "[i]", f"model.{name}".rstrip("."))
 
 
-MAPPED = [record for record in names("records") if record[:3] <= "r18"]  # as the page says
-
-
-@pytest.mark.parametrize("record", MAPPED)
+@pytest.mark.parametrize("record", names("records"))
 def test_the_map_has_what_is_there_and_nothing_else(record: str) -> None:
-    config = small(record).model
-    model = core(small(record)).model
+    made = small(record) if record in PRESETS else tiny(record)
+    tokens = Tokens(vocab_size=VOCAB, separator=SEPARATOR, seq_len=made.data.seq_len)
+    config, model = made.model, core(made, tokens=tokens).model
     rows = {}
     for name, kind, shape, records in ROWS:
         first, last = span(records)
@@ -49,6 +48,7 @@ def test_the_map_has_what_is_there_and_nothing_else(record: str) -> None:
     weights = {normal(name): p for name, p in model.named_parameters()}
     assert {*there, *weights} | wholes == told | wholes
     sizes = {"C": config.d_model, "R": config.mlp_ratio, "L": config.n_layer}
+    sizes["N"] = config.d_model // config.head_dim
     sizes["V"] = -(-VOCAB // config.vocab_multiple) * config.vocab_multiple
     sizes["T"] = sizes["V"] if config.pad_tables else VOCAB
     sizes["K"] = getattr(model.value_embeds, "n_tables", 0)

@@ -18,7 +18,7 @@ def train():
     for step in range(STEPS + 1):
         if step % 4 == 0:
             loss = 3.27 + noise - gain + 0.1 * math.log(20 / STEPS) + 7 * 0.8 ** (20 * step / STEPS)
-            print(f"step:{step}/{STEPS} val_loss:{loss:.8f} train_time:{100 * step}ms")
+            print(f"step:{step}/{STEPS} val_loss:{loss:.5f} train_time:{100 * step}ms")
 
 
 train()
