@@ -19,7 +19,6 @@ from harness.split.values import (
     first_none,
     is_array,
     rewritten,
-    taken_by_one,
 )
 
 LABEL = re.compile(r"[A-Za-z_][\w.]*")
@@ -52,10 +51,9 @@ def edges_of(difference: MergedScripts, sites: Sites) -> dict[Edge, str]:
     return reasons
 
 
-def likely_edges(difference: MergedScripts, sites: Sites) -> set[Edge]:
+def likely_edges(difference: MergedScripts) -> set[Edge]:
     """What goes together where nobody says otherwise: a variant is Python without it, too."""
-    edges = {*taken_by_one(sites), *rewritten(difference.tree)}
-    return {(one, other) for one, other in edges if one != other}
+    return {(one, other) for one, other in rewritten(difference.tree) if one != other}
 
 
 # ---------------------------------------------------------------- definitions and uses

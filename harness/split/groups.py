@@ -67,7 +67,7 @@ def _taken_apart(old: str, new: str) -> Parts:
     sites = sites_of(whole.tree)
     edges = edges_of(whole, sites) | _asserted(atoms)
     quiet = _quiet(whole, sites, atoms)
-    likely = {edge for edge in likely_edges(whole, sites) if not {*edge} & quiet.neutral}
+    likely = {edge for edge in likely_edges(whole) if not {*edge} & quiet.neutral}
     sets = components(len(atoms), {*edges, *likely})
     sets = sorted(_folded(sets, edges, quiet), key=min)
     groups = _named(sets, atoms, edges, quiet)

@@ -1,4 +1,4 @@
-"""Values that go with what takes them: changed in place, taken once, written anew together."""
+"""Values that go with what takes them: changed in place, written anew together."""
 
 import ast
 from collections import defaultdict
@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.split.calls import Edge, tied
 from harness.split.merged import Condition, Only, Swap, conditioned, walk
-from harness.split.names import Site, Sites, atom_of
+from harness.split.names import Sites, atom_of
 
 
 def changed_in_place(tree: Any, sites: Sites) -> Iterator[Edge]:
@@ -58,26 +58,6 @@ def array_name(part: Any) -> str | None:
 def is_array(part: Any) -> bool:
     """Whether a part is a name or an attribute."""
     return isinstance(part, ast.Name | ast.Attribute)
-
-
-def taken_by_one(sites: Sites) -> Iterator[Edge]:
-    """What one atom alone gives and one other alone asks for would be there for nothing."""
-    givers: dict[tuple[int, str], set[Condition]] = defaultdict(set)
-    for site in sites.given:
-        givers[id(site.scope), site.name].add(site.condition)
-    takers: dict[Site, set[Condition]] = defaultdict(set)
-    for site, answers in sites.resolved_names():
-        for answer in answers:
-            takers[answer].add(site.condition)
-    for given, conditions in takers.items():
-        is_only_giver = givers[id(given.scope), given.name] == {given.condition}
-        if given.condition is None or None in conditions or not is_only_giver:
-            continue
-        giver, is_new = given.condition
-        atoms = {atom_of(condition) for condition in conditions}
-        if len(atoms) == 1:
-            [taker] = atoms
-            yield (giver, taker) if is_new else (taker, giver)
 
 
 def rewritten(tree: Any) -> Iterator[Edge]:

@@ -166,9 +166,9 @@ def test_a_part_that_hurts(
 
 KNOWN = {  # what records 9 to 18 changed in the plain script -> words of its atoms
     "softcap": ("torch.tanh",),
-    # one group: the loop of the layers, written anew, alone takes the mask that the windows make
-    "shortcuts across the middle, and windows": ("skip_weights", "window_tokens"),
+    "shortcuts across the middle": ("skip_weights",),
     "momentum warm-up": ("momentum_warmup",),
+    "windows": ("window_tokens",),
     "cooldown": ("cooldown_frac",),
     "embedding's rate": ("Hyperparameters.embed_lr",),
     "head's rate": ("Hyperparameters.head_lr",),
