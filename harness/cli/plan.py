@@ -92,7 +92,6 @@ class PlanFacts:
 def plan(options: PlanOptions) -> None:
     """Arms, runs, what is done, what can be detected, what it costs."""
     from harness.experiment.file import in_folder
-    from harness.experiment.plan import plan_runs
 
     names = [name for text in options.experiments for name in in_folder(text)]
     results, machine = options.results, options.machine
@@ -106,25 +105,38 @@ def plan(options: PlanOptions) -> None:
         refuse_for_foreign(for_our_own, "leave it out")
         print_foreign_plan(foreign, results, price=options.price, json=options.json)
         return
-    parts = []
+    plans, refused = [], []
     for name in names:
-        device = "cuda" if machine else device_to_plan(name, results, options.settings)
-        whole = read_experiment(name, options.settings, options.seeds, device=device)
-        parts.append(current_part(whole, results, world_size=options.gpus_per_run))
-    plans = []
-    for part in parts:
-        size = options.gpus_per_run
-        if machine is not None and len(part.phases) < 2:
-            size = size or machine.gpus_of_run(part)
-        plans.append((part, plan_runs(part, world_size=size, need_data=False)))
+        try:
+            plans.append(planned_part(name, options))
+        except UserError as error:
+            if len(names) == 1:
+                raise
+            refused.append(str(error))
     about = PlanQuestion(detect=options.detect, price=options.price, machine=machine)
-    if len(plans) == 1:
+    if len(names) == 1:
         print_plan(*plans[0], results, about, json=options.json)
         return
     facts = []
     for part, planned in plans:
         facts.append(plan_facts(part, planned, results, about))
     print_overview(facts, json=options.json)
+    if refused:
+        many = plural(len(refused), "experiment")
+        raise UserError(f"{many} cannot be planned so: {'; '.join(refused)}")
+
+
+def planned_part(name: str, options: PlanOptions) -> "tuple[Experiment, list[PlannedRun]]":
+    """The part of an experiment that is next, and its runs."""
+    from harness.experiment.plan import plan_runs
+
+    machine, size = options.machine, options.gpus_per_run
+    device = "cuda" if machine else device_to_plan(name, options.results, options.settings)
+    whole = read_experiment(name, options.settings, options.seeds, device=device)
+    part = current_part(whole, options.results, world_size=size)
+    if machine is not None and len(part.phases) < 2:
+        size = size or machine.gpus_of_run(part)
+    return part, plan_runs(part, world_size=size, need_data=False)
 
 
 def device_to_plan(text: str, results: Path, settings: list[str] | None) -> str | None:
