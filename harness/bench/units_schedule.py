@@ -19,7 +19,6 @@ from harness.config.schedule import (
     windows_at,
 )
 
-
 # record without a preset -> what it changes of the one before, in fields of the configuration
 SETTINGS: Mapping[int, Values] = {
     88: {"schedule.extension_steps": 10, "loss.prefix_weight": 0.25},
