@@ -43,9 +43,10 @@ def parts(e: Experiment) -> list[Experiment]:
 
 
 def test_every_record_that_changes_something_has_its_delta() -> None:
-    """But the first ones, whose times nobody logged, and record 21, whose batch is the scale's."""
+    """But the first ones and record 86, whose times nobody logged, record 21, whose batch is the
+    scale's, and record 84, whose own change is one of rounding that is not built."""
     changing = [r for r in names("records") if r >= "r04" and load_preset(r).changes]
-    changing.remove("r21")
+    changing = [r for r in changing if r not in ("r21", "r84", "r86")]
     assert [f"deltas/{record}" for record in changing] == DELTAS
     assert set(CATALOGUE) <= set(experiment_names())
 
