@@ -122,7 +122,7 @@ def test_the_name_of_an_arm_can_be_printed(
 
 def test_a_baseline_of_which_no_log_could_be_taken_says_why(store: Store, tmp_path: Path) -> None:
     written(tmp_path, {"1.txt": late_2024(3.28)[:-2000]})
-    with pytest.raises(UserError, match="'A': none of its logs could be taken: .*cut|ends"):
+    with pytest.raises(UserError, match="'A': none of its logs could be taken: "):
         taken(store, tmp_path, "1.txt", arm="A", baseline="A")
 
 
