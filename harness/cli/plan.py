@@ -43,6 +43,7 @@ class ArmFacts:
     runs: int
     done: int
     steps: int | list[int]  # several where the experiment has budgets
+    tokens: int | list[int]  # of those steps
     names: list[str]  # of its changes
     changes: list[str]  # the settings that they make
     substituted: list[str]
@@ -223,6 +224,8 @@ def stale_words(e: "Experiment", results: Path) -> str | None:
 def arm_facts(
     e: "Experiment", planned: "list[PlannedRun]", done: "Collection[str]"
 ) -> list[ArmFacts]:
+    from harness.experiment.budgets import tokens_at
+
     rows = []
     for arm in e.arms:
         run_ids = [run.spec.run_id for run in planned if run.arm == arm.name]
@@ -232,6 +235,7 @@ def arm_facts(
             runs=len(run_ids),
             done=sum(run_id in done for run_id in run_ids),
             steps=list(e.budgets) or arm.config.schedule.steps,
+            tokens=tokens_at(arm.config, e.budgets),
             names=[*arm.changes, *(f"{axis} {at}" for axis, at in arm.point.items())],
             changes=[f"{name}={value}" for name, value in arm.fields.items()],
             substituted=list(arm.substituted),
@@ -308,8 +312,8 @@ def print_plan(
     rows = []
     for arm in facts.arms:
         rows.append(vars(arm) | {"changes": changes_of(arm, e)})
-    against = ["against"] if e.parents else []
-    print_table(rows, ["arm", *against, "runs", "done", "steps", "changes"])
+    against, lengths = ["against"] if e.parents else [], ["steps", "tokens"][: 1 + e.tells_tokens]
+    print_table(rows, ["arm", *against, "runs", "done", *lengths, "changes"])
     if e.branch_at:
         print(f"all arms go on from one trunk a seed, the baseline before update {e.branch_at}")
     print_notes(e)
