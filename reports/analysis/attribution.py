@@ -174,7 +174,10 @@ def time_judges(
     model = time_model.model
     if model is None or not all(_is_resolved(time_model, model, arm) for arm in arms):
         judge = blocked(times_at, "train_time_s", arms, anytime=anytime)
-        note = "at equal steps (steps to target are not resolved for every arm)"
+        note = (
+            "at equal steps (steps to target are not resolved for every arm), as differences of"
+            " mean seconds, where the table of verdicts has ratios within blocks"
+        )
         return [Judged(metric="seconds", unit="s", judge=judge, note=note, title="training time")]
     times = _ResolvedTimes.of(time_model, model, arms, anytime=anytime)
     length = "tokens" if time_model.step_tokens else "steps"

@@ -14,7 +14,13 @@ from reports.analysis.cautions import Caution
 from reports.analysis.comparison import Metric, Pair, comparison_of
 from reports.analysis.machines import cut_by_node, within_sessions
 from reports.analysis.node_times import with_unknown_nodes
-from reports.analysis.notes import environment_notes, loss_notes, pool_notes, session_notes
+from reports.analysis.notes import (
+    environment_notes,
+    loss_notes,
+    pool_notes,
+    session_notes,
+    time_notes,
+)
 from reports.analysis.outcomes import arm_outcomes, noise_floor
 from reports.analysis.prior import prior_cautions, prior_is_late, prior_note, prior_of
 from reports.analysis.published import beside_the_published
@@ -103,6 +109,7 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     notes += pool_notes(experiment, compared.losses_at)
     notes += [*session_notes(compared.timed, compared.times_at), *published_notes]
     notes += prior_note(experiment.plan, comparisons.values())
+    notes += time_notes([*comparisons.values(), *increments.values()])
     notes += loss_notes(compared.losses_at, compared.arms, compared.budget)
     shares_steps = compared.budget is not None
     notes += token_notes(time_model.step_tokens, estimates, share_steps=shares_steps)

@@ -116,7 +116,7 @@ HEADINGS = (
         text="time to target",
         meaning=(
             "Seconds to the target loss: the steps a schedule would need to end at the target, "
-            "times the step time; not the first crossing of one curve."
+            "times the geometric mean of the runs' step times; not the first crossing of one curve."
         ),
         is_filled=has_time_to_target,
     ),
