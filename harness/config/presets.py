@@ -50,9 +50,13 @@ def search(kind: str) -> list[Path]:
     The working directory's come first.
     """
     here = (Path.cwd() / "experiments" / kind).resolve()
-    packaged = (PACKAGED / kind).resolve()
-    folders = dict.fromkeys((here, packaged))
+    folders = dict.fromkeys((here, _packaged(kind)))
     return [folder for folder in folders if folder.is_dir()]
+
+
+@cache
+def _packaged(kind: str) -> Path:
+    return (PACKAGED / kind).resolve()
 
 
 def find(kind: str, name: str, what: str) -> Path:
