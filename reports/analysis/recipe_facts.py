@@ -129,6 +129,14 @@ def rates(r: Recipe) -> str | None:
     return ", ".join(lines) or None
 
 
+def rates_and_source(r: Recipe) -> str | None:
+    """Learning rates, with what its scale says of where they are from."""
+    written = rates(r)
+    if written is None or r.plan.scale_rates is None:
+        return written
+    return f"{written}; at scale {r.plan.scale} {r.plan.scale_rates}"
+
+
 def precision(r: Recipe) -> Any:
     """In words; the policy of a record has no say where all is fp32."""
     modes, said = r.of_baseline("precision.mode"), []
