@@ -19,34 +19,8 @@ from harness.config.schedule import (
     windows_at,
 )
 
-
-def blocks(*sizes: int) -> tuple[int, ...]:
-    """Windows in tokens."""
-    return tuple(BLOCK * size for size in sizes)
-
-
 # record without a preset -> what it changes of the one before, in fields of the configuration
 SETTINGS: Mapping[int, Values] = {
-    65: {
-        "schedule.stage_start": "nearest",
-        "schedule.stage_rates_after": None,
-        "schedule.cooldown_from": "update",
-    },
-    72: {
-        "schedule.lr_floor": 0.15,
-        "schedule.windows_short": blocks(1, 3, 2, 6, 6),
-        "data.max_doc_len": (896, 2048, 2048),
-    },
-    73: {
-        "schedule.lr_floor": 0.1,
-        "schedule.cooldown_frac": 0.6,
-        "schedule.windows_short": blocks(1, 3, 5, 6, 6),
-        "data.max_doc_len": (),
-    },
-    74: {"schedule.lr_floor": 0.15, "data.max_doc_len": (896, 2048, 2048)},
-    81: {"schedule.extension_steps": 10},
-    82: {"schedule.extension_steps": 40},
-    85: {"schedule.extension_steps": 15},
     88: {"schedule.extension_steps": 10, "loss.prefix_weight": 0.25},
     89: {"loss.prefix_weight": 0.0},
 }

@@ -102,11 +102,10 @@ def check_names(values: Iterable[str], where: WhereOf, plugins: Iterable[str] = 
 
     where(name) gives 'file:line' for the message. plugins: the fields of those in force.
     """
-    fields = [name for name, _ in toggles()]
-    fields.extend(plugins)
+    fields = dict.fromkeys([*(name for name, _ in toggles()), *plugins])
     for name in values:
         if name not in fields:
-            raise UserError(f"{where(name)}: {_no_field(str(name), fields)}")
+            raise UserError(f"{where(name)}: {_no_field(str(name), list(fields))}")
 
 
 def _no_field(name: str, fields: Sequence[str]) -> str:
