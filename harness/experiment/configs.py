@@ -156,9 +156,7 @@ def read_scale(file: ExperimentFile) -> str:
     return _named(file, "scale", "gpt2", "scales")
 
 
-def _named(
-    file: ExperimentFile, key: str, default: str | None, kind: str, *others: str
-) -> str:
+def _named(file: ExperimentFile, key: str, default: str | None, kind: str, *others: str) -> str:
     """The record or scale that a key names; others: names besides those of files."""
     what = kind.removesuffix("s")
     name = str(file.value(key, str, default, f"the name of a {what}"))
