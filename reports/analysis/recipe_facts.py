@@ -130,9 +130,10 @@ def rates(r: Recipe) -> str | None:
 
 
 def rates_and_source(r: Recipe) -> str | None:
-    """Learning rates, with what its scale says of where they are from."""
+    """Learning rates, with what the scale says of where they are from; not of others' rates."""
     written = rates(r)
-    if written is None or r.plan.scale_rates is None:
+    of_others = any(field.endswith(RATE) for field in r.plan.departures or ())
+    if written is None or r.plan.scale_rates is None or of_others:
         return written
     return f"{written}; at scale {r.plan.scale} {r.plan.scale_rates}"
 

@@ -93,4 +93,8 @@ def test_an_experiment_from_modern_names_the_record_and_its_rates(
     assert (e.base, e.scale_rates) == (newest(), load_scale("tiny", "r58").rates)
     assert e.departures == {}
     print_notes(e)
-    assert f"learning rates: {newest()}'s at scale tiny, {e.scale_rates}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"learning rates: {newest()}'s at scale tiny, {e.scale_rates}" in said
+    own = load_experiment(str(file), device="cpu", overrides={"optim.muon_lr": "x2"})
+    print_notes(own)
+    assert "learning rates" not in capsys.readouterr().out
