@@ -9,6 +9,7 @@ from tests.one_training import STEPS, Recorder
 
 GROWS = {
     "data__alignment": "packed",
+    "data__loader": "global",
     "model__attn_mask": "document",
     "model__attn_kernel": "dense",
     "data__seq_len": 64,
