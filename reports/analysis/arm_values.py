@@ -72,16 +72,12 @@ def step_tokens_of(row: ArmRow) -> float | None:
     return row.outcome.step_tokens.get(row.arm)
 
 
-def target_steps(row: ArmRow) -> float | None:
+def target_part(row: ArmRow, *, part: str) -> float | None:
+    """A field of what it takes to the target."""
     if row.time is None:
         return None
-    return row.time.n_star
-
-
-def target_tokens(row: ArmRow) -> float | None:
-    if row.time is None:
-        return None
-    return row.time.tokens
+    value: float | None = getattr(row.time, part)
+    return value
 
 
 def target_tokens_interval(row: ArmRow) -> Between | None:

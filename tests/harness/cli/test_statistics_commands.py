@@ -262,7 +262,11 @@ def test_compare_tells_tokens_where_a_step_is_no_common_unit(ablate: Any) -> Non
         "bad": 4096,
     }
     for row in told.values():
-        steps, (low, high) = row["steps_to_target"], row["tokens_to_target_interval"]
+        steps, low, high = (
+            row["steps_to_target"],
+            row["tokens_to_target_low"],
+            row["tokens_to_target_high"],
+        )
         assert row["tokens_to_target"] == pytest.approx(steps * row["step_tokens"])
         assert low < row["tokens_to_target"] < high
     assert any("A step is no common unit here" in note for note in said["notes"])

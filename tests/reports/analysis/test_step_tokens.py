@@ -200,7 +200,7 @@ def test_a_whole_experiment_says_that_a_step_is_no_unit(tmp_path: Path) -> None:
     rows = {row["arm"]: row for row in tokens_rows(outcome)}
     assert rows["half"]["step_tokens"] == 2048
     assert rows["half"]["tokens_to_target"] == times["half"].tokens
-    low, high = rows["half"]["tokens_to_target_interval"]
+    low, high = (rows["half"][f"tokens_to_target_{end}"] for end in ("low", "high"))
     assert low < rows["half"]["tokens_to_target"] < high
 
 
