@@ -20,9 +20,9 @@ from reports.analysis.arm_values import (
     step_tokens_of,
     target_extrapolated,
     target_interval,
+    target_part,
     target_reason,
     target_seconds,
-    target_part,
     target_tokens_interval,
     whole_mean,
 )
