@@ -267,7 +267,7 @@ def restore_experiment(data: Document) -> Experiment:
 def restore_curves(data: Document) -> pd.DataFrame:
     """The validation points of the runs that the page's table has, one row each."""
     runs = {str(row["run_id"]): row for row in table_rows(data["runs"])}
-    of_point = (*OF_POINT, TOKENS)
+    of_point: tuple[str, ...] = (*OF_POINT, TOKENS)
     if not any(TOKENS in curve for curve in data["curves"].values()):
         of_point = OF_POINT
     columns: dict[str, list[Any]] = {name: [] for name in ("run_id", *OF_RUN, *of_point)}
