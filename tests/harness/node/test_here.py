@@ -129,3 +129,12 @@ def test_time_since_the_start_goes_on_and_is_told_without_that_clock_too(
     monkeypatch.delattr(stalls_module.time, "CLOCK_BOOTTIME", raising=False)
     monkeypatch.setattr(stalls_module.time, "monotonic", lambda: 7.0)
     assert since_boot() == 7.0
+
+
+def test_the_end_of_with_waits_for_the_watch() -> None:
+    watch = Watch(begins=False)
+    with watch:
+        stand_in: Any = type("Thread", (), {"join": lambda self: watch.told.append("waited for")})()
+        watch.thread = stand_in
+        assert not watch.done.is_set()
+    assert watch.done.is_set() and watch.told == ["waited for"]
