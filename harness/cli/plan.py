@@ -335,6 +335,8 @@ def print_notes(e: "Experiment") -> None:
         print(f"substituted on this machine: {note}")
     for note in e.left_out:
         print(f"left out: {note}")
+    if e.scale_rates and not any(field.endswith("_lr") for field in e.departures):
+        print(f"learning rates: {e.base}'s at scale {e.scale}, {e.scale_rates}")
     margin = margin_note(e)
     if margin:
         print(margin)

@@ -86,7 +86,7 @@ def known_of(e: "Experiment", results: Path) -> "Known":
             if plan.branch_at == e.branch_at:
                 launched = load(e.name, results=results)
         nearest = same_baseline(results, others, baseline, branch_at=e.branch_at)
-        recorded = load_scale(e.scale).noise
+        recorded = load_scale(e.scale, e.base).noise
         if nearest is not None:
             alike = load(nearest, results=results)
         corpus = e.baseline.config.data.corpus

@@ -82,6 +82,7 @@ class Experiment:
     question: str
     base: str
     scale: str
+    scale_rates: str | None  # where the scale's learning rates are from
     departures: Fields  # what the record has at this scale, where `set` makes it something else
     design: str
     arms: tuple[Arm, ...]  # the baseline first
@@ -151,6 +152,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
         question=redact(file.value("question", str, "", "text")),
         base=resolver.configs.base,
         scale=resolver.configs.scale_name,
+        scale_rates=resolver.configs.scale.rates,
         departures=resolver.configs.departures(),
         design=resolver.design,
         arms=arms,

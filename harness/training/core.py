@@ -69,7 +69,8 @@ class Core:
         if isinstance(self.model.head, Float8Head):
             self.model.head.averages(config.data.ranks // self.world)
         # validation computes otherwise than training
-        self._is_modal = bool(self.hooks.on or config.model.fp8_head)
+        rounds = config.model.fp8_head or config.model.logits_dtype != "fp32"
+        self._is_modal = bool(self.hooks.on or rounds)
         if precision.rounds:
             narrow_matrices(parameters_by_role(self.model), config.optim)
         compiled = compiles(config, device)

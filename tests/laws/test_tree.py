@@ -312,7 +312,7 @@ def test_every_yaml_of_experiments_loads(path: Path) -> None:
         values, _ = preset_values(path.stem)
         assert values.keys() == flat(RunConfig()).keys()
     elif kind == "scales":
-        assert load_scale(path.stem).name == path.stem
+        assert load_scale(path.stem, "r02").name == path.stem
     else:
         assert re.match(r"(#.*\n)*(name: .*\n)?question: .+\?", path.read_text()), (
             "an experiment opens with its question"
