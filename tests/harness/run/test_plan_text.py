@@ -167,9 +167,15 @@ def test_a_file_of_the_same_size_and_an_older_time_is_taken_for_untouched_but_fo
     assert "metrics.jsonl is not the file" in (wrong(by_facts=True) or "")
 
 
-def test_the_rows_of_attempts_are_read_whatever_their_time_says(run: Path) -> None:
+def test_the_rows_of_attempts_are_read_whatever_their_size_and_time_say(run: Path) -> None:
+    """The end of an attempt is noted behind what the result vouches for: without it the size is the sealed one."""
     sealed_ns = (run / "result.json").stat().st_mtime_ns
-    spoil(run / "attempts.jsonl", at_ns=sealed_ns - 10**9)
+    result = read_result(run)
+    assert result is not None
+    rows = run / "attempts.jsonl"
+    rows.write_bytes(rows.read_bytes()[: result.bytes["attempts.jsonl"]])
+    assert examine(run, run.name, stats=stats_of(str(run)))[1] is None
+    spoil(rows, at_ns=sealed_ns - 10**9)
     _, wrong = examine(run, run.name, stats=stats_of(str(run)))
     assert "attempts.jsonl is not the file that the run wrote" in (wrong or "")
 
