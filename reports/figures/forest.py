@@ -255,11 +255,13 @@ def forest(
     margin: float | None,
     *,
     naming: OwnWords | None = None,
+    all_parts: bool = False,
 ) -> Figure:
     """Estimate and simultaneous interval per arm; unbounded ends run to the edge.
 
     comparisons: of the metric; palette: of all arms; margin: of the plan, for this metric;
-    naming: where each arm is compared with the one that it is held against, the words for that.
+    naming: where each arm is compared with the one that it is held against, the words for that;
+    all_parts: an effect is that of all parts up to the arm, in whose order they are.
     """
     some = next(iter(comparisons.values()))
     title, against, key = titles_of(some)[0], palette.baseline, f"forest_{metric}"
@@ -278,6 +280,9 @@ def forest(
     )
     methods = "; ".join(dict.fromkeys(str(c.method) for c in comparisons.values()))
     caption = f"Arm against {against} with simultaneous {some.level:.0%} intervals ({methods})."
+    if all_parts:
+        title += ", all parts up to an arm together"
+        caption += " Not the arm's own part: what all parts up to there do together."
     caption += f" {side_of(some).capitalize()} zero is better."
     if margin:
         caption += (
