@@ -13,6 +13,7 @@ from harness.run.halving import GRID
 from harness.run.ledger import claims_of
 from harness.run.plan import Plan
 from reports.inputs.memory import Memory
+from reports.page.embed import lean
 from reports.page.write import draw_page, judged
 from reports.verify.page import read_page
 
@@ -49,6 +50,9 @@ def tell_of_others(data: Content, path: Path, pages: Mapping[Path, Sequence[Cont
     )
     data["memory"] = memory.to_mapping()
     data["pages"] = named
+    answers = {experiments[0]["name"]: experiments[0] for experiments in pages.values()}
+    confirmed = [] if plan.confirm else [lean(answers[name]) for name in names]
+    data["confirmations"] = [{**other, "confirmations": []} for other in confirmed]
 
 
 def main() -> int:

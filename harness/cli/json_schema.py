@@ -111,7 +111,7 @@ def own_schemas() -> dict[str, Schema]:
             **{"experiment": TEXT, "baseline": TEXT, "primary": TEXT, "looks": WHOLE},
             **{"anytime": YES_NO, "budget": NUMBER, "notes": LINES, "warnings": LINES},
             **{"comparisons": listed(comparison), "increments": listed(comparison)},
-            lowest=listed({"type": "object"}),
+            **{"lowest": listed({"type": "object"}), "asked_again": LINES},
         ),
         "status": listed(run_schema()),
         "plan": mapping(name=TEXT, question=TEXT, arms=LIST, runs=WHOLE, done=WHOLE),

@@ -17,6 +17,7 @@ from reports.page.by_design import PageSource
 from reports.page.cells import Part
 from reports.page.changes import ChangeSet, change_sets
 from reports.page.citation import citation
+from reports.page.confirmed import AskedAgain, asked_again
 from reports.page.draw import leading, palette_of
 from reports.page.glossary import definitions
 from reports.page.headline import headline
@@ -155,6 +156,7 @@ class View:
     question: str
     verdicts: Verdicts
     scope: str
+    asked_again: Sequence[AskedAgain]  # what came out on fresh seeds
     related: Sequence[Related]  # experiments that asked the same at other seeds
     next_run: str  # what to run next; '' where nothing is to be said
     facts: Sequence[Fact]
@@ -241,6 +243,7 @@ def view(source: PageSource, figures: Sequence[Figure], index: int) -> View:
         question=plan.question or f"What do the changes of {experiment.name} do?",
         verdicts=verdicts,
         scope=scope(recipe, outcome),
+        asked_again=asked_again(experiment, by_design.confirmed),
         related=related(experiment),
         next_run=next_run,
         facts=of_runs,

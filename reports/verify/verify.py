@@ -22,6 +22,7 @@ from reports.inputs.published_experiments import published_experiment
 from reports.page.embed import embed_experiment, plain, table_rows
 from reports.page.version import WRITTEN_BY, version
 from reports.verify.beside import check_beside
+from reports.verify.confirmed import check_confirmed
 from reports.verify.contributions import check_contributions
 from reports.verify.effects import check_effects, check_word, is_anytime, raised_by
 from reports.verify.evidence import check_evidence
@@ -90,6 +91,7 @@ def check_data(page: Page, results: Path | None) -> list[str]:
         else:
             checks.append(check_statistics(page, index, data, rows))
             checks.append(check_headline(page, index, data, rows))
+            checks.append(check_confirmed(page, index, data, results))
         if results is not None and not data["plan"].get("evidence"):
             checks.append(check_results(data, rows, results))
             checks.append(check_memory(data, results))
