@@ -28,7 +28,7 @@ from reports.figures.base import (
 )
 from reports.figures.palette import Palette
 from reports.figures.rows import (
-    LINE,
+    VALUE_LINE,
     name_above,
     name_beside,
     narrow_row,
@@ -133,7 +133,7 @@ class ForestLayout:
             step = narrow_row(n_rows)
             if any(len(arm) * CHAR_PX > room for arm in arms):
                 room = width
-                step = narrow_step(palette, arms, room) + LINE
+                step = narrow_step(palette, arms, room) + VALUE_LINE
             return cls(
                 width=width,
                 above=True,
@@ -233,7 +233,7 @@ def row_words(palette: Palette, arm: str, label: str, y: float, at: ForestLayout
     palette: of all arms; label: the effect; y: of the row; at: where things are.
     """
     if at.above:
-        name_y = y - 13 - LINE * (at.room == at.width)
+        name_y = y - 13 - VALUE_LINE * (at.room == at.width)
         name = name_above(palette, arm, name_y, at.room)
         return [name, text(at.width, y - 13, label, anchor="end", css="tick")]
     name = name_beside(palette, arm, at.left - 14, y)
