@@ -195,7 +195,9 @@ def counted_sentence(
         verb = verb_for(groups["equal"], "shows", "show")
         clauses.append(f"{len(groups['equal'])} {verb} no difference that matters")
     if groups["undecided"]:
-        clauses.append(f"{len(groups['undecided'])} {verb_for(groups['undecided'], 'is', 'are')} undecided")
+        clauses.append(
+            f"{len(groups['undecided'])} {verb_for(groups['undecided'], 'is', 'are')} undecided"
+        )
     text = "; ".join(clauses)
     return f"{text[:1].upper()}{text[1:]}."
 

@@ -21,9 +21,7 @@ OF_PRINTED = 0.5000001e-4  # nats: half of the last digit
 LOSSES = ("val_loss", "heldout_loss")
 
 
-def check_confirmed(
-    page: Page, index: int, data: Embedded, results: Path | None
-) -> Iterator[str]:
+def check_confirmed(page: Page, index: int, data: Embedded, results: Path | None) -> Iterator[str]:
     """Sentences on what others are said to have found otherwise than their rows tell.
 
     index: of the experiment on the page; results: the folder that the rows are held against."""

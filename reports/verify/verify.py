@@ -32,7 +32,7 @@ from reports.verify.increments import check_increments
 from reports.verify.markup import plainly
 from reports.verify.optimum import check_optima, check_signs
 from reports.verify.page import Embedded, Page, Printed, Row, read_page
-from reports.verify.ratios import check_ratios
+from reports.verify.ratios import check_noisy, check_ratios
 from reports.verify.rendered import check_rendered
 from reports.verify.rows import check_aggregates, check_rows, compared_rows, outcomes_of
 from reports.verify.same import same_data
@@ -130,6 +130,9 @@ def check_statistics(page: Page, index: int, data: Embedded, rows: Sequence[Row]
                             page, index, plan, compared, raised=raised, anytime=anytime
                         )
     yield from check_ratios(page, index, plan)
+    yield from check_noisy(
+        page, index, plan, compared_rows(outcomes_of(data, rows), arms, "timing")
+    )
     for arm in arms:
         if arm != plan["baseline"]:
             yield from check_word(printed[arm], plan, arm)

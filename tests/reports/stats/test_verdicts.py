@@ -61,7 +61,9 @@ def test_undecided_tells_both_ends_with_as_many_decimals(
 ) -> None:
     """As the further one needs for two digits, each rounded as it is and neither turned round."""
     family = replace(ONE, follows=Next.PLANNED, margin=None)
-    assert verdict(replace(SEEN, low=low, high=high, delta=0.0), family).text == f"undecided: {ends}"
+    assert (
+        verdict(replace(SEEN, low=low, high=high, delta=0.0), family).text == f"undecided: {ends}"
+    )
 
 
 def test_fast_and_slow_are_the_words_of_times() -> None:
