@@ -1,4 +1,4 @@
-"""What came out where a page's question was asked again on fresh seeds, and what that leaves open."""
+"""What came out where a page's question was asked again on fresh seeds, and what is left open."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

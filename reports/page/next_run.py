@@ -14,8 +14,8 @@ from reports.analysis.types import Comparison, Comparisons
 from reports.inputs.experiment import Experiment
 from reports.page.asking import asked_steps
 from reports.page.by_design import ByDesign, Confirmation
-from reports.page.confirmed import not_asked_again
 from reports.page.command_words import OF_RESULTS, without_folders
+from reports.page.confirmed import not_asked_again
 from reports.page.headline import loss_gained
 from reports.page.naming import NAMED, listing
 from reports.page.places import place_words

@@ -109,7 +109,7 @@ def check_paired_sd(
         return
     expected = stdev(differences)
     if not near(part.values[0] or 0.0, expected, 1e-6):
-        yield f"arm {arm!r}: {key}.sd_paired is printed as {part.text}, the rows give {expected:.3g}"
+        yield f"arm {arm!r}: {key}.sd_paired is {part.text} but the rows give {expected:.3g}"
 
 
 def raised_by(memory: Embedded, n_arms: int) -> float:

@@ -109,7 +109,7 @@ def check_increments(
             table.blocks[above][b] - table.blocks[below][b] for b in table.blocks[above]
         )
         if scatter is not None and not near(scatter.values[0] or 0.0, expected, OF_VALUE):
-            yield f"arm {above!r}: {key}.sd_paired is {scatter.text}, its blocks give {expected:.3g}"
+            yield f"arm {above!r}: {key}.sd_paired is {scatter.text}, blocks give {expected:.3g}"
         first, second = rungs.index(below), rungs.index(above)
         difference = fmean(y[second]) - fmean(y[first])
         errors = errors_of(residuals, max(variances[first], variances[second]))

@@ -1,4 +1,4 @@
-"""The second path for the notes on step times: from the table that is printed, and from the rows."""
+"""The second path for the notes on step times: from the printed table and from the rows."""
 
 import math
 import re
