@@ -105,7 +105,7 @@ def own_schemas() -> dict[str, Schema]:
         **{"experiment": TEXT, "baseline": TEXT, "primary": TEXT, "looks": WHOLE},
         **{"anytime": YES_NO, "budget": NUMBER, "notes": LINES, "warnings": LINES},
         **{"comparisons": listed(comparison), "increments": listed(comparison)},
-        lowest=listed({"type": "object"}),
+        **{"lowest": listed({"type": "object"}), "asked_again": LINES},
     )
     compare["properties"]["in_tokens"] = listed({"type": "object"})  # where a step is no unit
     experiment: dict[str, Schema] = {"rates": LINES, "shared": {"type": "object"}, "own": LINES}

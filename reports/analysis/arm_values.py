@@ -56,6 +56,15 @@ def sd(row: ArmRow, *, metric: str) -> float | None:
     return None
 
 
+def of_all_parts(row: ArmRow) -> str | None:
+    """Of a rung that stands on others: that its difference to the baseline is theirs, too."""
+    comparison = row.outcome.of(row.arm, "val_loss")
+    part = row.outcome.increments.get((row.arm, "val_loss"))
+    if comparison is None or part is None or part.baseline == comparison.baseline:
+        return None
+    return "all parts up to here"
+
+
 def target_reason(row: ArmRow) -> str | None:
     if row.time is None or row.time.seconds is not None:
         return None

@@ -6,6 +6,7 @@ has its status and empty numbers. Raises ValueError in one line for what cannot 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,19 @@ def load(
         retired=tuple(retired.words for retired in read_retired(folder)),
         unsound=tuple(unsound_words(run) for run in runs if run.status == "damaged"),
         memory=memory.of_plan(plan),
+        confirmations=confirmations_in(folder.parent.parent, memory.confirmed_by, accept_stale),
     )
+
+
+def confirmations_in(
+    results: Path, names: Sequence[str], accept_stale: bool
+) -> tuple[Experiment, ...]:
+    """The experiments of these names that are in a folder of results."""
+    there = []
+    for name in names:
+        with suppress(ValueError):  # whose plan is gone or cannot be read
+            there.append(load(name, results, accept_stale=accept_stale))
+    return tuple(other for other in there if other.plan.confirm)
 
 
 def remembered(

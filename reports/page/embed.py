@@ -172,6 +172,7 @@ def embed_experiment(experiment: Experiment) -> Content:
         "memory": experiment.memory.to_mapping(),
         "pages": dict(experiment.pages),
         "unsound": list(experiment.unsound),
+        "confirmations": [lean(embed_experiment(c)) for c in experiment.confirmations],
         "plugins": dict(experiment.plugins),
         "runs": embed_table(experiment.runs),
         **embed_curves(thinned(experiment.curves)),
@@ -181,6 +182,13 @@ def embed_experiment(experiment: Experiment) -> Content:
         "results": results,
         "result_digests": digests,
     }
+
+
+def lean(data: Content) -> Content:
+    """An experiment's data without what no comparison of losses needs, for another's page."""
+    kept = {key: value for key, value in data.items() if key != "figures"}
+    nothing = pooled({})
+    return {**kept, "curves": {}, "steps": [], "environments": nothing, "step_times": {}}
 
 
 def known_paths(experiment: Experiment) -> list[str]:
@@ -260,6 +268,7 @@ def restore_experiment(data: Document) -> Experiment:
         memory=Memory.from_mapping(data.get("memory") or {}).of_plan(plan),
         pages=data.get("pages") or {},
         unsound=tuple(data.get("unsound") or ()),
+        confirmations=tuple(map(restore_experiment, data.get("confirmations") or ())),
         plugins=data.get("plugins") or {},
     )
 
