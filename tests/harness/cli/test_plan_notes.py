@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from harness.cli.plan import PlanQuestion, arm_facts, changes_of, plan_facts, print_notes
+from harness.cli.plan import print_notes
+from harness.cli.plan_facts import PlanQuestion, arm_facts, changes_of, plan_facts
 from harness.cli.power import known_of
 from harness.config import plugins
 from harness.corpora.text import BYTES, prepare_text
