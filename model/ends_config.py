@@ -111,12 +111,9 @@ class EndsConfig:
         affects=("rounding",),
         choices={"fp32": "r02", "bf16": "r37"},
         doc=(
-            "logits while training, which a sigmoid caps in fp32: as they are, or rounded; the loss"
-            " of them is in fp32. Under precision.mode fp32 nothing is rounded"
+            "logits while training: as the cap leaves them (a sigmoid in fp32), or rounded; the"
+            " loss of them is in fp32. Under precision.mode fp32 nothing is rounded"
         ),
-        requires={
-            "*": {"model.logit_softcap": ("sigmoid30", "sigmoid30_by_width", "sigmoid23")},
-        },
         conflicts={"*": {"model.loss_rows": ON}},
     )
     fp8_head: tuple[float, ...] = toggle(
