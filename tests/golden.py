@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from harness.config.presets import load_scale, names, preset_values
+from harness.config.presets import names, preset_values
+from harness.config.scales import load_scale
 
 FOLDER = Path(__file__).parent / "data" / "presets"
 SCALES = ("gpt2", "small", "tiny")

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from harness.config.device import for_device
-from harness.config.presets import load_scale, names, preset_values, to_config
+from harness.config.presets import names, preset_values, to_config
 from harness.config.run import RunConfig, with_fields
+from harness.config.scales import load_scale
 from harness.config.validate import check_config
 from harness.model.tokens import Tokens
 from harness.training.core import Batch, Core

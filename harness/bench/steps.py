@@ -23,8 +23,9 @@ import numpy as np
 import torch
 
 from harness.config.device import for_device
-from harness.config.presets import check_names, frozen, load_scale, preset_values, to_config
+from harness.config.presets import check_names, frozen, preset_values, to_config
 from harness.config.run import RunConfig, Values
+from harness.config.scales import load_scale
 from harness.config.schedule import growth_at, longest_sequence, tokens_trained
 from harness.config.validate import check_config
 from harness.data.prefetcher import StepLoader

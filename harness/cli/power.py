@@ -60,8 +60,8 @@ def known_of(e: "Experiment", results: Path) -> "Known":
 
     From its own runs, else from the nearest there are.
     """
-    from harness.config.presets import load_scale
     from harness.config.run import plain
+    from harness.config.scales import load_scale
     from harness.store.plans import read_plan
     from reports.analysis.assumptions import (
         Noise,
@@ -86,7 +86,7 @@ def known_of(e: "Experiment", results: Path) -> "Known":
             if plan.branch_at == e.branch_at:
                 launched = load(e.name, results=results)
         nearest = same_baseline(results, others, baseline, branch_at=e.branch_at)
-        recorded = load_scale(e.scale, e.base).noise
+        recorded = load_scale(e.scale, e.base).era.noise
         if nearest is not None:
             alike = load(nearest, results=results)
         corpus = e.baseline.config.data.corpus

@@ -61,7 +61,8 @@ def print_records(*, json: bool) -> None:
 
 def print_record(name: str, scale: str, *, json: bool) -> None:
     """One preset, resolved at a scale, with the origin of every value."""
-    from harness.config.presets import load_scale, preset_values
+    from harness.config.presets import preset_values
+    from harness.config.scales import load_scale
 
     values, origins = preset_values(name)
     scaled = load_scale(scale, name).apply(values)

@@ -5,8 +5,9 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from harness.config.presets import to_config, with_budget
+from harness.config.presets import to_config
 from harness.config.run import RunConfig, flat
+from harness.config.scales import with_budget
 from harness.config.schedule import tokens_trained
 from harness.experiment.arms import Arm
 from harness.experiment.file import ExperimentFile, factor_of

@@ -4,18 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from harness.config.device import for_device
-from harness.config.presets import (
-    MODERN,
-    Values,
-    load_preset,
-    load_scale,
-    names,
-    preset_values,
-    to_config,
-    with_budget,
-)
+from harness.config.presets import MODERN, Values, load_preset, names, preset_values, to_config
 from harness.config.requires import check_requirements
 from harness.config.run import NewValues, RunConfig
+from harness.config.scales import load_scale, with_budget
 from harness.config.validate import check_config
 from harness.errors import UserError, near
 from harness.experiment.changes import Entry, read_changes, read_fixed

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.config import plugins
-from harness.config.presets import to_config, with_budget
+from harness.config.presets import to_config
 from harness.config.run import RunConfig, flat, plain
+from harness.config.scales import with_budget
 from harness.config.validate import check_config
 from harness.corpora.bpe import token_texts
 from harness.corpora.corpus import Corpus, HeldOut, data_root

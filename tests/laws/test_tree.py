@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.presets import load_scale, preset_values
+from harness.config.presets import preset_values
 from harness.config.run import RunConfig, flat
+from harness.config.scales import load_scale
 from harness.config.validate import check_config
 from harness.experiment.experiment import load_experiment
 

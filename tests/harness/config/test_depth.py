@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from harness.config.depth import BETWEEN, LISTS, TABLES, at_depth
-from harness.config.presets import load_scale, preset_values
+from harness.config.presets import preset_values
 from harness.config.run import hint_of, toggles
+from harness.config.scales import load_scale
 from harness.errors import UserError
 
 KEPT = [0, 1, 3, 6, 8]  # of nine layers

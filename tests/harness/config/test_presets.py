@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from harness.config.presets import load_preset, load_scale, names, preset_values, to_config
+from harness.config.presets import load_preset, names, preset_values, to_config
 from harness.config.run import SECTIONS, RunConfig, flat, toggles
+from harness.config.scales import load_scale
 from harness.config.validate import check_config
 from harness.data.positions import Global, PerRank
 from harness.experiment.values import check_values

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from harness.cli.plan import print_notes
-from harness.config.presets import load_preset, load_scale, names, newest, preset_values
+from harness.config.presets import load_preset, names, newest, preset_values
+from harness.config.scales import load_scale
 from harness.errors import UserError
 from harness.experiment.experiment import load_experiment
 from tests.golden import SCALES
@@ -31,12 +32,12 @@ def test_from_a_record_on_its_factors_replace_those_of_the_scale(
     scaled = load_scale("mine", base).apply(values)
     assert scaled["optim.muon_lr"] == pytest.approx(factor * values["optim.muon_lr"])
     assert scaled["data.max_doc_len"] == tuple(n // 2 for n in values["data.max_doc_len"])
-    assert load_scale("mine", base).rates == f"tuned on record {7 if factor == 2 else 58}"
+    assert load_scale("mine", base).era.rates == f"tuned on record {7 if factor == 2 else 58}"
 
 
 def test_of_two_records_on_the_way_the_later_one_has_the_word(mine: Path) -> None:
     mine.write_text("since: {r58: {factor: {optim.muon_lr: 3}}, r61: {factor: {optim.muon_lr: 5}}}")
-    factors = {base: load_scale("mine", base).factors for base in ("r60", "r61")}
+    factors = {base: load_scale("mine", base).era.factors for base in ("r60", "r61")}
     assert [factors[base]["optim.muon_lr"] for base in ("r60", "r61")] == [3, 5]
 
 
@@ -44,18 +45,21 @@ def test_a_record_of_ones_own_has_what_its_base_has(mine: Path) -> None:
     mine.write_text(SINCE)
     records = mine.parent.parent / "records"
     records.mkdir()
-    (records / "ours.yaml").write_text("base: r63\nchanges: {cap: {model.logit_softcap: 15.0}}\n")
-    assert load_scale("mine", "ours").rates == "tuned on record 58"
+    (records / "ours.yaml").write_text("base: r63\nchanges: {eps: {optim.adam_eps: 1.0e-9}}\n")
+    assert load_scale("mine", "ours").era.rates == "tuned on record 58"
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("since: {r5: {rates: tuned}}", r"unknown record 'r5'; did you mean"),
-        ("since: {r58: {set: {}}}", r"'set' is none of rates, factor, noise"),
+        ("since: {r58: {set: {}}}", r"unknown key 'set', there may be rates, factor, noise"),
         ("since: {r58: {factor: {optim.muon_rate: 2}}}", r"optim\.muon_rate is not a field"),
         ("since: {r58: {noise: {sd: 1}}}", r"noise needs sd > 0, df >= 1 and source"),
-        ("factors: {optim.muon_lr: 2}", r"unknown key 'factors'; did you mean 'factor'"),
+        (
+            "factors: {optim.muon_lr: 2}",
+            r"unknown key 'factors', there may be .*; did you mean 'factor'",
+        ),
     ],
 )
 def test_what_a_scale_cannot_say_is_refused_with_its_line(text: str, said: str, mine: Path) -> None:
@@ -67,7 +71,7 @@ def test_what_a_scale_cannot_say_is_refused_with_its_line(text: str, said: str, 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("base", ["r07", "r18", "r58"])
 def test_every_scale_says_where_its_rates_are_from(scale: str, base: str) -> None:
-    assert load_scale(scale, base).rates
+    assert load_scale(scale, base).era.rates
 
 
 def test_modern_is_the_newest_record(mine: Path) -> None:
@@ -87,10 +91,10 @@ def test_an_experiment_from_modern_names_the_record_and_its_rates(
 ) -> None:
     file = mine.parent.parent / "ablation.yaml"
     file.write_text(
-        "name: ablation\nbase: modern\nscale: tiny\nchanges: {cap: {model.logit_softcap: 15.0}}\n"
+        "name: ablation\nbase: modern\nscale: tiny\nchanges: {eps: {optim.adam_eps: 1.0e-9}}\n"
     )
     e = load_experiment(str(file), device="cpu")
-    assert (e.base, e.scale_rates) == (newest(), load_scale("tiny", "r58").rates)
+    assert (e.base, e.scale_rates) == (newest(), load_scale("tiny", "r58").era.rates)
     assert e.departures == {}
     print_notes(e)
     said = capsys.readouterr().out

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.config.presets import with_budget
 from harness.config.run import RunConfig, flat, with_fields
+from harness.config.scales import with_budget
 from harness.config.schedule import schedule_at, starts_of, windows_at
 from harness.config.validate import check_config
 from harness.errors import UserError
