@@ -1,12 +1,15 @@
-"""New parameters: the optimizer that takes them, and where they are used."""
+"""Parameters and modules: the optimizer that takes them, and where they are used."""
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from harness.split.calls import Edge, called
-from harness.split.merged import Only, Swap, walk
-from harness.split.names import Sites, atom_of
+from harness.split.calls import Edge
+from harness.split.merged import Condition, Only, Swap, conditioned, walk
+from harness.split.signatures import called
+from harness.split.sites import Site, Sites, atom_of
+from harness.split.taken_over import own_attributes
 
 PARAMETER = ("Parameter",)
 EVERY = ("parameters", "named_parameters")  # calls that give all of a module's
@@ -23,22 +26,52 @@ def handed_over(tree: Any) -> Iterator[Edge]:
     yield from ((parameter, choice) for parameter in new for choice in choosing)
 
 
-def used_and_handed_over(tree: Any, sites: Sites) -> Iterator[Edge]:
-    """Who hands a new parameter to an optimizer needs where it is used: there are its gradients."""
-    names = set()
-    for part in walk(tree):
-        if isinstance(part, Only) and part.is_new and isinstance(part.node, ast.Assign):
-            target = part.node.targets[0]
-            if isinstance(target, ast.Attribute) and _calls(part.node.value, PARAMETER):
-                names.add(target.attr)
-    for name in names:
-        asking = [site for site in sites.asked_attributes if site.name == name]
-        using = [s for s in asking if any(scope.kind == "class" for scope in _around(s.scope))]
-        if not using or any(site.condition is None for site in using):
+def used(tree: Any, sites: Sites) -> Iterator[Edge]:
+    """A parameter is used in every variant that has it: else it has no gradient.
+
+    Where its use goes in one line it comes in another, a new one is used, one without use goes."""
+    uses: dict[str, list[Site]] = defaultdict(list)
+    others: dict[str, list[Site]] = defaultdict(list)
+    for site in sites.asked_attributes:
+        if any(scope.name == "__init__" for scope in _around(site.scope)):
             continue
-        for site in asking:
-            if site.condition is not None and site.condition[1] and site not in using:
-                yield site.condition[0], atom_of(using[0].condition)
+        is_in_class = any(scope.kind == "class" for scope in _around(site.scope))
+        (uses if is_in_class else others)[site.name].append(site)
+    for name, made in _made(tree, sites).items():
+        conditions = {site.condition for site in uses[name]}
+        if not conditions or None in conditions:
+            continue
+        olds = sorted({c[0] for c in conditions if c is not None and not c[1]})
+        news = sorted({c[0] for c in conditions if c is not None and c[1]})
+        makers = {c[1]: c[0] for c in made if c is not None}  # is it NEW's -> the atom
+        is_always = None in made or len(makers) == 2
+        if is_always and len(olds) == 1 and news and olds[0] not in news:
+            yield olds[0], news[0]
+        elif not is_always and True in makers and len(news) == 1:
+            yield makers[True], news[0]
+        elif not is_always and False in makers and len(olds) == 1:
+            yield olds[0], makers[False]
+        for site in others[name]:  # an optimizer is handed it
+            if site.condition is not None and site.condition[1] and news:
+                yield atom_of(site.condition), news[0]
+
+
+def _made(tree: Any, sites: Sites) -> dict[str, set[Condition]]:
+    """Attributes that are parameters and modules, with what each is made under."""
+    made: dict[str, set[Condition]] = defaultdict(set)
+    for site in sites.given_members:
+        made[site.name].add(site.condition)
+    for part, condition in conditioned(tree):
+        if isinstance(part, ast.Assign) and _makes_module(part.value):
+            for name in own_attributes(part.targets):
+                made[name].add(condition)
+    return made
+
+
+def _makes_module(value: Any) -> bool:
+    """Whether a value is made by a class: nn.Parameter(...), Linear(...)."""
+    calls = [called(part.func) or "" for part in walk(value) if isinstance(part, ast.Call)]
+    return any(name[:1].isupper() for name in calls)
 
 
 def _around(scope: Any) -> Iterator[Any]:
