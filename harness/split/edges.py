@@ -43,7 +43,7 @@ def edges_of(difference: MergedScripts, sites: Sites) -> dict[Edge, str]:
         ("a value that is changed in place", changed_in_place(tree, sites)),
         ("a list that is emptied", emptied(tree)),
         ("a value that is None at first", first_none(tree)),
-        ("a parameter and the optimizer that takes it", handed_over(tree)),
+        ("a parameter and the optimizer that takes it", handed_over(tree, sites)),
         ("a parameter and where it is used", used(tree, sites)),
         ("places in a packed array", packed(tree)),
         ("what lines put, and a call that puts it", put_by_call(tree)),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.split.calls import Edge
-from harness.split.merged import Condition, Only, Swap, conditioned, walk
+from harness.split.merged import Condition, Only, Swap, conditioned, inside, walk
 from harness.split.signatures import called
 from harness.split.sites import Site, Sites, atom_of
 from harness.split.taken_over import own_attributes
@@ -15,15 +15,53 @@ PARAMETER = ("Parameter",)
 EVERY = ("parameters", "named_parameters")  # calls that give all of a module's
 
 
-def handed_over(tree: Any) -> Iterator[Edge]:
-    """An optimizer that took all parameters would take a new one, too; NEW's takes a choice."""
-    new, choosing = set(), set()
-    for part in walk(tree):
+def handed_over(tree: Any, sites: Sites) -> Iterator[Edge]:
+    """An optimizer that took all parameters would take a new one, too; NEW's takes a choice.
+
+    Those of torch take any; what took those of a part of a net takes none of the whole's own."""
+    holders: dict[str, set[str]] = defaultdict(set)  # an attribute -> classes that have it
+    for site in (*sites.given_attributes, *sites.given_members):
+        holders[site.name] |= {site.owner, site.within}
+    new: list[tuple[int, str]] = []
+    choosing: list[tuple[int, Any]] = []
+    for part, owner in _with_class(tree, ""):
         if isinstance(part, Only) and part.is_new and _calls(part.node, PARAMETER):
-            new.add(part.atom)
-        elif isinstance(part, Swap) and _calls(part.old, EVERY) and not _calls(part.new, EVERY):
-            choosing.add(part.atom)
-    yield from ((parameter, choice) for parameter in new for choice in choosing)
+            new.append((part.atom, owner))
+        elif isinstance(part, ast.Call):
+            for argument in (*_as_list(part.args), *_as_list(part.keywords)):
+                choosing += _choosing(argument, part)
+        elif isinstance(part, Swap) and isinstance(part.old, ast.Assign | ast.Call):
+            calls = [piece for piece in walk(part.old) if isinstance(piece, ast.Call)]
+            choosing += [choice for call in calls for choice in _choosing(part, call)]
+    for parameter, owner in new:
+        for choice, of in choosing:
+            holding = holders.get(of.attr, ()) if isinstance(of, ast.Attribute) else ()
+            if owner not in holding:
+                yield parameter, choice
+
+
+def _choosing(part: Any, call: ast.Call) -> list[tuple[int, Any]]:
+    """The atom that takes all parameters of something from an optimizer's call, and of what."""
+    part = part.value if isinstance(part, ast.keyword) else part
+    is_choice = isinstance(part, Swap) and not _calls(part.new, EVERY)
+    if not is_choice or _is_of_torch(call.func) or called(call.func) in EVERY:
+        return []
+    every = [p for p in walk(part.old) if isinstance(p, ast.Call) and called(p.func) in EVERY]
+    return [(part.atom, getattr(p.func, "value", None)) for p in every]
+
+
+def _is_of_torch(func: Any) -> bool:
+    """Whether a call is of one of torch's own optimizers: torch.optim.Adam(...)."""
+    return isinstance(func, ast.Attribute) and called(func.value) == "optim"
+
+
+def _with_class(part: Any, owner: str) -> Iterator[tuple[Any, str]]:
+    """Every part with the class that it is in."""
+    if isinstance(part, ast.ClassDef):
+        owner = part.name
+    yield part, owner
+    for piece in inside(part):
+        yield from _with_class(piece, owner)
 
 
 def used(tree: Any, sites: Sites) -> Iterator[Edge]:
@@ -72,6 +110,10 @@ def _makes_module(value: Any) -> bool:
     """Whether a value is made by a class: nn.Parameter(...), Linear(...)."""
     calls = [called(part.func) or "" for part in walk(value) if isinstance(part, ast.Call)]
     return any(name[:1].isupper() for name in calls)
+
+
+def _as_list(part: Any) -> list[Any]:
+    return part if isinstance(part, list) else [part]
 
 
 def _around(scope: Any) -> Iterator[Any]:
