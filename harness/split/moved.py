@@ -70,7 +70,9 @@ def _put_elsewhere(tree: Any) -> Iterator[tuple[int, int]]:
 
 
 def _moved_lines(tree: Any) -> Iterator[tuple[int, int]]:
-    """A call that removed lines of a block make, and added ones of it in another place."""
+    """A call that removed lines of a block make, and added ones of it in another place.
+
+    Of something that takes nothing, loss.backward(): made twice or never it is another thing."""
     for block in _blocks(tree):
         makers: dict[str, set[Condition]] = defaultdict(set)
         for statement, condition in _lines(block, None):
@@ -95,15 +97,16 @@ def _exchanges(places: Iterable[Collection[Condition]]) -> Iterator[tuple[int, i
 
 
 def _lines(part: Any, condition: Condition) -> Iterator[tuple[Any, Condition]]:
-    """The lines of a block that make calls and that no atom changes, with what each is under."""
+    """The lines of a block that make such a call, with what each is there under."""
     if isinstance(part, Only):
         part, condition = part.node, (part.atom, part.is_new)
     if isinstance(part, Swap):
         yield from _lines(part.old, (part.atom, False))
         yield from _lines(part.new, (part.atom, True))
     elif isinstance(part, ast.Assign | ast.Expr):
-        makes_call = any(isinstance(piece, ast.Call) for piece in walk(part))
-        if makes_call and not is_telling(part) and not atoms_in(part):
+        call = part.value
+        takes_nothing = isinstance(call, ast.Call) and not call.args and not call.keywords
+        if takes_nothing and not is_telling(part) and not atoms_in(part):
             yield part, condition
     elif not isinstance(part, (*DEFINITIONS, ast.expr)):
         for piece in inside(part):

@@ -55,12 +55,12 @@ def converted(tree: Any, sites: Sites) -> Iterator[Edge]:
     for site in sites.asked:
         asked[site.name].append(site)
     for given in sites.given:
-        if given.condition is None:
+        if given.condition is None or given.in_block:
             continue
         there = [site for site in asked[given.name] if site.scope is given.scope]
-        ofitself = [s for s in there if s.condition == given.condition and s.order < given.order]
+        of_itself = [s for s in there if s.condition == given.condition and s.order < given.order]
         later = [site for site in there if site.order > given.order]
-        if ofitself and later and None not in {site.condition for site in later}:
+        if of_itself and later and None not in {site.condition for site in later}:
             for site in later:
                 atom, other = given.condition[0], atom_of(site.condition)
                 yield (other, atom) if given.condition[1] else (atom, other)

@@ -83,15 +83,32 @@ def used(tree: Any, sites: Sites) -> Iterator[Edge]:
         news = sorted({c[0] for c in conditions if c is not None and c[1]})
         makers = {c[1]: c[0] for c in made if c is not None}  # is it NEW's -> the atom
         is_always = None in made or len(makers) == 2
-        if is_always and len(olds) == 1 and news and olds[0] not in news:
-            yield olds[0], news[0]
+        ends = {news[0], *sorted(_takers((news[0], True), sites))[:1]} if news else set()
+        starts: set[int] = set()
+        if is_always and len(olds) == 1:
+            starts = {olds[0], *_takers((olds[0], False), sites)}
         elif not is_always and True in makers and len(news) == 1:
-            yield makers[True], news[0]
+            starts = {makers[True]}
         elif not is_always and False in makers and len(olds) == 1:
             yield olds[0], makers[False]
         for site in others[name]:  # an optimizer is handed it
-            if site.condition is not None and site.condition[1] and news:
-                yield atom_of(site.condition), news[0]
+            if site.condition is not None and site.condition[1]:
+                starts.add(site.condition[0])
+        for start in starts:
+            yield from ((start, end) for end in ends - {start})
+
+
+def _takers(condition: tuple[int, bool], sites: Sites) -> set[int]:
+    """The atoms that take what lines under this give, where no others do."""
+    takers: set[int] = set()
+    for given in sites.given:
+        if given.condition != condition:
+            continue
+        asking = [s for s in sites.asked if s.name == given.name and s.scope is given.scope]
+        conditions = {site.condition for site in asking if site.order > given.order}
+        if all(c is not None and c[1] == condition[1] for c in conditions):
+            takers |= {atom_of(c) for c in conditions}
+    return takers - {condition[0]}
 
 
 def _made(tree: Any, sites: Sites) -> dict[str, set[Condition]]:
