@@ -139,10 +139,6 @@ STEP_PAIRS: dict[str, tuple[str, str]] = {
         .replace("        buf = made(buf.astype(nu.small))\n", "")
         .replace("buf[:-1]", "buf[:-1].to(int)"),
     ),
-    "a value that is converted first": (
-        "def f(x):\n    y = read(x)\n    return g(y[1:])\n",
-        "def f(x):\n    y = read(x)\n    y = made(y)\n    return g(y[1:].to(3))\n",
-    ),
     "a dimension that one adds and another takes away": (
         LOADER,
         LOADER.replace(".view(self.B, 4)", "").replace(

@@ -12,7 +12,7 @@ from harness.split.merged import Condition, Only, Swap, atoms_in, conditioned, w
 from harness.split.shapes import dimensions
 from harness.split.signatures import called
 from harness.split.sites import Site, Sites, atom_of
-from harness.split.taken_over import converted, put_by_call, without_library
+from harness.split.taken_over import put_by_call, without_library
 from harness.split.trained import handed_over, used
 from harness.split.values import (
     array_name,
@@ -47,7 +47,6 @@ def edges_of(difference: MergedScripts, sites: Sites) -> dict[Edge, str]:
         ("a parameter and where it is used", used(tree, sites)),
         ("places in a packed array", packed(tree)),
         ("what lines put, and a call that puts it", put_by_call(tree)),
-        ("a value that is converted", converted(tree, sites)),
         ("a library that NEW does without", without_library(tree, sites)),
         ("a dimension that one adds and another takes away", dimensions(tree, sites)),
     ):

@@ -2,12 +2,12 @@
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from harness.split.calls import Edge, tied
 from harness.split.merged import Only, walk
-from harness.split.sites import Site, Sites, atom_of
+from harness.split.sites import Sites, atom_of
 
 
 def put_by_call(tree: Any) -> Iterator[Edge]:
@@ -47,25 +47,6 @@ def _own_method(statement: Any) -> str | None:
     return call.func.attr if isinstance(of, ast.Name) and of.id == "self" else None
 
 
-def converted(tree: Any, sites: Sites) -> Iterator[Edge]:
-    """A line that makes a value anew of itself, and goes, or comes: who takes it later goes along.
-
-    Only where none of those who take it later stayed as it was."""
-    asked: dict[str, list[Site]] = defaultdict(list)
-    for site in sites.asked:
-        asked[site.name].append(site)
-    for given in sites.given:
-        if given.condition is None or given.in_block:
-            continue
-        there = [site for site in asked[given.name] if site.scope is given.scope]
-        of_itself = [s for s in there if s.condition == given.condition and s.order < given.order]
-        later = [site for site in there if site.order > given.order]
-        if of_itself and later and None not in {site.condition for site in later}:
-            for site in later:
-                atom, other = given.condition[0], atom_of(site.condition)
-                yield (other, atom) if given.condition[1] else (atom, other)
-
-
 def without_library(tree: Any, sites: Sites) -> Iterator[Edge]:
     """A library that NEW does without: its values and what takes them go at once."""
     gone = set()
@@ -75,4 +56,20 @@ def without_library(tree: Any, sites: Sites) -> Iterator[Edge]:
     gone -= {site.name for site in sites.given if site.condition is None or site.condition[1]}
     for name in sorted(gone):
         asking = [site.condition for site in sites.asked if site.name == name]
-        yield from tied(atom for atom, is_new in filter(None, asking) if not is_new)
+        atoms = {atom for atom, is_new in filter(None, asking) if not is_new}
+        yield from tied(atoms)
+        yield from _converted(sites, atoms)
+
+
+def _converted(sites: Sites, atoms: Collection[int]) -> Iterator[Edge]:
+    """A line that makes a value anew of itself, and goes: who takes it later goes along.
+
+    Only where none of those who take it stayed as it was. atoms: what such a line may be."""
+    for given in sites.given:
+        if given.condition is None or given.condition[1] or given.condition[0] not in atoms:
+            continue
+        there = [s for s in sites.asked if s.name == given.name and s.scope is given.scope]
+        is_of_itself = any(s.condition == given.condition and s.order < given.order for s in there)
+        later = {site.condition for site in there if site.order > given.order}
+        if is_of_itself and not given.in_block and None not in later:
+            yield from ((given.condition[0], atom_of(condition)) for condition in later)
