@@ -43,6 +43,7 @@ class ArmFacts:
     runs: int
     done: int
     steps: int | list[int]  # several where the experiment has budgets
+    tokens: int | list[int]  # of those steps
     names: list[str]  # of its changes
     changes: list[str]  # the settings that they make
     substituted: list[str]
@@ -92,7 +93,6 @@ class PlanFacts:
 def plan(options: PlanOptions) -> None:
     """Arms, runs, what is done, what can be detected, what it costs."""
     from harness.experiment.file import in_folder
-    from harness.experiment.plan import plan_runs
 
     names = [name for text in options.experiments for name in in_folder(text)]
     results, machine = options.results, options.machine
@@ -106,25 +106,38 @@ def plan(options: PlanOptions) -> None:
         refuse_for_foreign(for_our_own, "leave it out")
         print_foreign_plan(foreign, results, price=options.price, json=options.json)
         return
-    parts = []
+    plans, refused = [], []
     for name in names:
-        device = "cuda" if machine else device_to_plan(name, results, options.settings)
-        whole = read_experiment(name, options.settings, options.seeds, device=device)
-        parts.append(current_part(whole, results, world_size=options.gpus_per_run))
-    plans = []
-    for part in parts:
-        size = options.gpus_per_run
-        if machine is not None and len(part.phases) < 2:
-            size = size or machine.gpus_of_run(part)
-        plans.append((part, plan_runs(part, world_size=size, need_data=False)))
+        try:
+            plans.append(planned_part(name, options))
+        except UserError as error:
+            if len(names) == 1:
+                raise
+            refused.append(str(error))
     about = PlanQuestion(detect=options.detect, price=options.price, machine=machine)
-    if len(plans) == 1:
+    if len(names) == 1:
         print_plan(*plans[0], results, about, json=options.json)
         return
     facts = []
     for part, planned in plans:
         facts.append(plan_facts(part, planned, results, about))
     print_overview(facts, json=options.json)
+    if refused:
+        many = plural(len(refused), "experiment")
+        raise UserError(f"{many} cannot be planned so: {'; '.join(refused)}")
+
+
+def planned_part(name: str, options: PlanOptions) -> "tuple[Experiment, list[PlannedRun]]":
+    """The part of an experiment that is next, and its runs."""
+    from harness.experiment.plan import plan_runs
+
+    machine, size = options.machine, options.gpus_per_run
+    device = "cuda" if machine else device_to_plan(name, options.results, options.settings)
+    whole = read_experiment(name, options.settings, options.seeds, device=device)
+    part = current_part(whole, options.results, world_size=size)
+    if machine is not None and len(part.phases) < 2:
+        size = size or machine.gpus_of_run(part)
+    return part, plan_runs(part, world_size=size, need_data=False)
 
 
 def device_to_plan(text: str, results: Path, settings: list[str] | None) -> str | None:
@@ -211,6 +224,8 @@ def stale_words(e: "Experiment", results: Path) -> str | None:
 def arm_facts(
     e: "Experiment", planned: "list[PlannedRun]", done: "Collection[str]"
 ) -> list[ArmFacts]:
+    from harness.experiment.budgets import tokens_at
+
     rows = []
     for arm in e.arms:
         run_ids = [run.spec.run_id for run in planned if run.arm == arm.name]
@@ -220,6 +235,7 @@ def arm_facts(
             runs=len(run_ids),
             done=sum(run_id in done for run_id in run_ids),
             steps=list(e.budgets) or arm.config.schedule.steps,
+            tokens=tokens_at(arm.config, e.budgets),
             names=[*arm.changes, *(f"{axis} {at}" for axis, at in arm.point.items())],
             changes=[f"{name}={value}" for name, value in arm.fields.items()],
             substituted=list(arm.substituted),
@@ -296,8 +312,8 @@ def print_plan(
     rows = []
     for arm in facts.arms:
         rows.append(vars(arm) | {"changes": changes_of(arm, e)})
-    against = ["against"] if e.parents else []
-    print_table(rows, ["arm", *against, "runs", "done", "steps", "changes"])
+    against, lengths = ["against"] if e.parents else [], ["steps", "tokens"][: 1 + e.tells_tokens]
+    print_table(rows, ["arm", *against, "runs", "done", *lengths, "changes"])
     if e.branch_at:
         print(f"all arms go on from one trunk a seed, the baseline before update {e.branch_at}")
     print_notes(e)
@@ -319,6 +335,8 @@ def print_notes(e: "Experiment") -> None:
         print(f"substituted on this machine: {note}")
     for note in e.left_out:
         print(f"left out: {note}")
+    if e.scale_rates and not any(field.endswith("_lr") for field in e.departures):
+        print(f"learning rates: {e.base}'s at scale {e.scale}, {e.scale_rates}")
     margin = margin_note(e)
     if margin:
         print(margin)

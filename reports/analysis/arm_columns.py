@@ -17,10 +17,14 @@ from reports.analysis.arm_values import (
     gain_seconds,
     mean,
     sd,
+    step_tokens_of,
     target_extrapolated,
     target_interval,
     target_reason,
     target_seconds,
+    target_steps,
+    target_tokens,
+    target_tokens_interval,
     whole_mean,
 )
 from reports.analysis.comparison_columns import COMPARISON_COLUMNS, EFFECT
@@ -67,6 +71,10 @@ def effect_columns(
     return columns
 
 
+IN_TOKENS = (  # of JSON, where a step is no unit
+    *("arm", "step_tokens", "steps_to_target", "tokens_to_target", "tokens_to_target_interval"),
+    *("learning_percent", "systems_percent"),
+)
 ARM_COLUMNS: tuple[ArmColumn, ...] = (
     Column(
         key="arm",
@@ -148,6 +156,15 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
         json_name="steps",
         in_terminal=True,
         meaning="Mean number of steps per run.",
+    ),
+    Column(
+        key="step_tokens",
+        value=step_tokens_of,
+        json_name="step_tokens",
+        meaning=(
+            "Tokens of a step, the mean over the schedule, where arms' steps read different "
+            "numbers of them."
+        ),
     ),
     Column(
         key="train_time_s.mean",
@@ -237,6 +254,29 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
         meaning="Its 95 % interval, of this arm alone.",
     ),
     Column(
+        key="target.steps",
+        value=target_steps,
+        json_name="steps_to_target",
+        meaning="N*: steps of the schedule that ends at the target loss.",
+    ),
+    Column(
+        key="target.tokens",
+        head="time to target",
+        value=target_tokens,
+        format="{:tokens} tokens",
+        json_name="tokens_to_target",
+        meaning="Tokens that those steps read, where arms' steps read different numbers of them.",
+    ),
+    Column(
+        key="target.tokens_interval",
+        head="time to target",
+        value=target_tokens_interval,
+        format="{:tokens}",
+        json_name="tokens_to_target_interval",
+        is_nested=True,
+        meaning="Their 95 % interval, of this arm alone.",
+    ),
+    Column(
         key="target.extrapolated",
         head="time to target",
         value=target_extrapolated,
@@ -256,7 +296,10 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
         value=partial(gain_part, part="learning_percent"),
         format="learning {:points}",
         json_name="learning_percent",
-        meaning="Change in time by fewer steps, percent of the baseline's.",
+        meaning=(
+            "Change in time by fewer steps, percent of the baseline's; by fewer tokens where arms' "
+            "steps read different numbers of them."
+        ),
     ),
     Column(
         key="systems.percent",
@@ -264,7 +307,10 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
         value=partial(gain_part, part="systems_percent"),
         format="systems {:points}",
         json_name="systems_percent",
-        meaning="Change in time by faster steps, percent of the baseline's.",
+        meaning=(
+            "Change in time by faster steps, percent of the baseline's; by faster tokens where "
+            "arms' steps read different numbers of them."
+        ),
     ),
     Column(
         key="gain.seconds",

@@ -131,8 +131,8 @@ class Caution(enum.Enum):
         "budgets to the experiment."
     )
     NOT_BRACKETED = (
-        "The budgets do not bracket the target, so N* is extrapolated and gets no verdict: add "
-        "the budgets that `plan` proposes."
+        "The budgets do not bracket the target, so N* is extrapolated and gets no verdict: for a "
+        "time to target add the budgets that `plan` proposes."
     )
     SLOPE_GIVEN = (
         "The slope of loss over steps was given from outside, with its standard error: add "

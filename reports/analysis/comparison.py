@@ -26,6 +26,7 @@ from reports.stats.verdicts import (
     verdict,
 )
 
+CLAIMS = ("helps", "hurts", "equal")  # kinds of verdicts
 LARGEST_LOG = 700.0  # above it a ratio is no number any more
 
 
@@ -164,6 +165,8 @@ def comparison_of(metric: Metric, pair: Pair, doubts: tuple[Caution, ...] = ()) 
     said = _verdict(metric, pair, scale)
     is_bit_equal = _is_bit_equal(metric, pair)
     warnings = [*doubts, *_warnings(metric, pair, is_bit_equal=is_bit_equal)]
+    if said.kind not in CLAIMS:  # what is not claimed needs no other node
+        warnings = [warning for warning in warnings if warning is not Caution.ONE_NODE]
     return Comparison(
         arm=pair.arm,
         baseline=metric.baseline,

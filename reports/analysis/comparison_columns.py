@@ -3,8 +3,11 @@
 The page prints those with a format below the difference of every metric, keyed `metric.key`.
 """
 
+import numpy as np
+
 from reports.analysis.types import Comparison, effect
 from reports.inputs.columns import Between, Column
+from reports.stats.contrasts import paired
 
 EFFECT = "effect"  # in a format: a loss's difference, or a percentage of time
 
@@ -24,6 +27,16 @@ def bounds(c: Comparison) -> list[float] | None:
     if c.low is None or c.high is None:
         return None
     return [c.low, c.high]
+
+
+def sd_of_pairs(c: Comparison) -> float | None:
+    """Of the differences within shared blocks; None of times, and where runs diverged."""
+    if c.ratio is not None or c.of_arm.n_diverged or c.of_baseline.n_diverged:
+        return None
+    of_arm, of_baseline = paired(c.of_arm, c.of_baseline)
+    if len(of_arm) < 2:
+        return None
+    return float(np.std(of_arm - of_baseline, ddof=1))
 
 
 def next_cost(c: Comparison, hours_per_run: float | None = None) -> dict[str, float | None]:
@@ -132,6 +145,16 @@ COMPARISON_COLUMNS: tuple[Column[Comparison], ...] = (
         in_terminal=True,
         meaning=(
             "Two-sided, adjusted for the number of arms; null where the sample cannot give one."
+        ),
+    ),
+    Column(
+        key="sd_paired",
+        value=sd_of_pairs,
+        format="paired sd {:sd}",
+        json_name="sd_paired",
+        meaning=(
+            "The standard deviation of the differences within shared blocks, which the interval "
+            "does not rest on alone; null of times, below two blocks and where runs diverged."
         ),
     ),
     Column(

@@ -1,16 +1,23 @@
 """Sentences about an analysis that belong above its table."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
+import numpy as np
 import pandas as pd
 
 from harness.run.plan import Plan
 from reports.analysis.machines import environment_change, environment_of, nodes_unknown
+from reports.analysis.types import COMPARED_TIMES, Comparison, Comparisons
+from reports.format import show
 from reports.inputs.experiment import Experiment
 from reports.inputs.noise import benchmark_noise
 from reports.stats.pool import DRIFT, drift_p
+
+TOO_NOISY = "Too noisy for any time claim"
+TELLING = 0.05  # of a step time: a change that a page should tell, as records bring
 
 
 def environment_notes(plan: Plan, losses: pd.DataFrame, timed: pd.DataFrame) -> list[str]:
@@ -84,6 +91,38 @@ def _starts(experiment: Experiment, runs: pd.DataFrame) -> list[datetime]:
             with suppress(ValueError):
                 starts.append(datetime.fromisoformat(started))
     return starts
+
+
+def time_notes(comparisons: Iterable[Comparison]) -> list[str]:
+    """That no time is told from another, where step times scatter too much to tell a change.
+
+    Every interval of a time then holds no difference, and those of step times one of TELLING."""
+    comparisons = list(comparisons)
+    times = [c for c in comparisons if c.metric in COMPARED_TIMES and c.ratio_low is not None]
+    steps = [c for c in times if c.metric == "step_ms"]
+    if not steps or any(c.kind != "undecided" for c in times):
+        return []
+    for c in steps:
+        if c.ratio_high is not None and c.ratio_high < 1 + TELLING and _low(c) > 1 - TELLING:
+            return []
+    samples = {c.arm: c.of_arm for c in steps} | {c.baseline: c.of_baseline for c in steps}
+    spans = {arm: float(np.ptp(sample.values)) for arm, sample in samples.items()}
+    widest = max(spans, key=spans.__getitem__)
+    least, most = np.exp([samples[widest].values.min(), samples[widest].values.max()])
+    return [
+        f"{TOO_NOISY}: no arm's time is told from another's, intervals of step times reach beyond"
+        f" {TELLING:.0%} of difference, and runs of {widest} alone took from {show(least, 'ms')} to"
+        f" {show(most, 'ms')} ms a step."
+    ]
+
+
+def is_too_noisy(outcome: Comparisons) -> bool:
+    """Whether the notes say so of all times."""
+    return any(note.startswith(TOO_NOISY) for note in outcome.notes)
+
+
+def _low(c: Comparison) -> float:
+    return -math.inf if c.ratio_low is None else c.ratio_low
 
 
 def loss_notes(losses_at: pd.DataFrame, arms: Sequence[str], budget: int | None) -> list[str]:

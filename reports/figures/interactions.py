@@ -1,13 +1,11 @@
-"""The interaction matrix: main effects on the diagonal, two-way interactions beside it."""
+"""What two changes add beyond their sum, a row for every pair of them."""
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports.analysis.interactions import Interplay
 from reports.figures.base import (
     CHAR_PX,
-    WIDE,
     AxisScale,
     Drawing,
     Figure,
@@ -23,10 +21,6 @@ from reports.figures.rows import LINE, narrow_row
 from reports.format import interval, show
 from reports.stats.digits import kept, pixel
 
-LABEL = 190  # px for the names of changes beside the matrix
-MATRIX_TOP = 24  # px above its first row
-TALL = 52  # px of a cell
-
 
 def interplay_interval(e: Interplay) -> str:
     return interval(e.low, e.high, "loss_delta")
@@ -40,70 +34,15 @@ def changes_in_words(e: Interplay) -> str:
     return " × ".join(e.changes)
 
 
-def cell_css(e: Interplay) -> str:
-    """The class of its cell: an effect counts as told apart from zero when its interval is."""
-    tone = "bad"
-    if e.low is None or e.high is None or e.low <= 0 <= e.high:
-        tone = "open"
-    elif e.high < 0:
-        tone = "good"
-    if len(e.changes) == 1:
-        return f"cell {tone} main"
-    return f"cell {tone}"
-
-
 @dataclass(frozen=True, kw_only=True)
-class Matrix:
-    """The drawing: a matrix where it is wide, a list of effects where it is narrow."""
+class Pairs:
+    """The drawing: a row for every pair of changes."""
 
     effects: Sequence[Interplay]
-    changes: Sequence[str]
     unit: str
     x_range: tuple[float, float]
 
     def draw(self, width: int) -> Drawing:
-        if width == WIDE:
-            return self.draw_matrix(width)
-        return self.draw_list(width)
-
-    @property
-    def cells(self) -> Mapping[frozenset[str], Interplay]:
-        return {frozenset(e.changes): e for e in self.effects}
-
-    def draw_matrix(self, width: int) -> Drawing:
-        side = (width - LABEL) / len(self.changes)
-        heads, names = [], []
-        for place, change in enumerate(self.changes):
-            middle = LABEL + side * (place + 0.5)
-            heads.append(text(middle, 12, shorten(change, side), anchor="middle", css="label"))
-            y = MATRIX_TOP + TALL * (place + 0.5) + 4
-            name = shorten(change, LABEL - 14)
-            names.append(text(LABEL - 12, y, name, anchor="end", css="label"))
-        parts = [*heads, *names]
-        cells = self.cells
-        for (row, first), (column, second) in itertools.product(enumerate(self.changes), repeat=2):
-            e = cells.get(frozenset((first, second)))
-            if e is not None and column <= row:
-                parts += self.cell(e, LABEL + side * column, MATRIX_TOP + TALL * row, side)
-        return "".join(parts), MATRIX_TOP + TALL * len(self.changes) + 6
-
-    def cell(self, e: Interplay, x: float, y: float, side: float) -> list[str]:
-        """One effect; its interval below the estimate where there is room."""
-        place = f'x="{pixel(x + 1)}" y="{pixel(y + 1)}"'
-        shape = f'rect {place} width="{pixel(side - 2)}" height="{TALL - 2}" rx="3"'
-        tip = f"{changes_in_words(e)}: {interplay_words(e)} {self.unit}"
-        box = mark(shape, css=cell_css(e), tip=tip)
-        estimate = show(e.estimate, "loss_delta")
-        middle, centre = x + side / 2, y + TALL / 2
-        if side <= 118:
-            return [box, text(middle, centre + 4, estimate, anchor="middle", css="value plain")]
-        return [
-            box,
-            text(middle, centre - 2, estimate, anchor="middle", css="value plain"),
-            text(middle, centre - 2 + 16, interplay_interval(e), anchor="middle", css="tick plain"),
-        ]
-
-    def draw_list(self, width: int) -> Drawing:
         x = AxisScale(low=self.x_range[0], high=self.x_range[1], start=8, end=width - 8)
         room = width - 190
         is_long = any(len(changes_in_words(e)) * CHAR_PX > room for e in self.effects)
@@ -127,32 +66,25 @@ class Matrix:
 
 
 def interaction_figure(effects: Sequence[Interplay], unit: str) -> Figure | None:
-    """None without effects."""
-    if not effects:
+    """None without a pair of changes that arms tell apart; main effects are in its data alone."""
+    pairs = [e for e in effects if len(e.changes) == 2]
+    if not pairs:
         return None
-    changes: dict[str, None] = {}
-    ends, rows, labels = [], [], []
+    rows = []
     for e in effects:
-        changes |= dict.fromkeys(e.changes)
-        ends += [v for v in (e.estimate, e.low, e.high) if v is not None]
-        first, last = e.changes[0], e.changes[-1]
         numbers = [kept(v) for v in (e.estimate, e.low, e.high)]
-        rows.append((first, last, *numbers, e.n_blocks, e.n_contexts))
-        if len(e.changes) == 2:
-            labels.append(f"{changes_in_words(e)} {interplay_words(e)}")
-    drawing = Matrix(
-        effects=effects, changes=list(changes), unit=unit, x_range=extent(ends, around=[0.0])
-    )
+        rows.append((e.changes[0], e.changes[-1], *numbers, e.n_blocks, e.n_contexts))
+    labels = [f"{changes_in_words(e)} {interplay_words(e)}" for e in pairs]
+    ends = [v for e in pairs for v in (e.estimate, e.low, e.high) if v is not None]
+    drawing = Pairs(effects=pairs, unit=unit, x_range=extent(ends, around=[0.0]))
     return Figure(
         key="interactions",
         title="Do the changes add up?",
-        caption="Of one change what it adds on average over the sets of other changes it was run "
-        "with, each set weighing the same (a Shapley share weighs every order the same). Of two "
-        f"how much more than their sum they add together, in {unit}: zero if they add up. Pairs "
-        "that no arms tell apart are left out. Intervals are simultaneous; in a matrix a cell is "
-        "coloured where its interval leaves zero.",
-        alt="Matrix of main effects and two-way interactions. Interactions: "
-        + "; ".join(labels[:20]),
+        caption=f"How much more than their sum two changes add together, in {unit}: zero if they "
+        "add up, below zero is better. Pairs that no arms tell apart are left out. Intervals are "
+        "simultaneous (Bonferroni); the data have what each change adds on average beside the "
+        "others, too.",
+        alt="Two-way interactions: " + "; ".join(labels[:20]),
         columns=("first", "second", "estimate", "low", "high", "n_blocks", "n_contexts"),
         rows=tuple(rows),
         draw=drawing.draw,

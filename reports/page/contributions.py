@@ -8,8 +8,8 @@ from reports.page.adding_up import pairs_apart
 from reports.page.by_design import ByDesign
 from reports.page.study import BLANK, Study, StudyRow, share_cell
 
-KINDS = {"val_loss": "loss_delta", "steps": "s_delta", "seconds": "s_delta"}
-METRIC_TITLES = {"val_loss": "loss", "steps": "steps", "seconds": "seconds"}
+KINDS = {"val_loss": "loss_delta", **dict.fromkeys(("steps", "tokens", "seconds"), "s_delta")}
+METRIC_TITLES = {"val_loss": "loss", "steps": "steps", "tokens": "tokens", "seconds": "seconds"}
 HEADS = {
     "alone": "alone",
     "in_order": "added in order",
@@ -21,6 +21,11 @@ MEANS_OF_SEVERAL = (
     "(these shares sum to the whole), and added last, to all others. Where the three differ, "
     "changes interact. A dash: no arm that was run tells it."
 )
+OF_INTERVALS = (
+    "Below zero is better; intervals hold with 95 % for all changes of a column at once, that of"
+    " all together for itself, in the table of verdicts for all arms: one difference may have two."
+)
+LEAVING = "left_out"  # the column in which a change leaves with what needs it
 MEANS_OF_ONE = {  # of a table with one column
     "left_out": (
         "added last, to all others, with what needs it. Changes that help together alone are "
@@ -44,27 +49,29 @@ def attribution_table(a: Attribution) -> Study:
     of_total = "shapley" if "shapley" in columns else columns[-1]
     rows: list[StudyRow] = []
     for change, shares in a.shares.items():
-        name = change
-        needing = a.leaves_with.get(change)
-        if needing:
-            verb = "needs" if len(needing) == 1 else "need"
-            name += f" ({' and '.join(needing)} {verb} it)"
-        rows.append((name, [share_cell(shares.get(column), kind) for column in columns]))
+        needing = a.leaves_with.get(change) or ()
+        of_change = dict(shares)
+        leaving = of_change.pop(LEAVING, None) if needing else None
+        if of_change:
+            cells = [share_cell(of_change.get(column), kind) for column in columns]
+            rows.append((change, cells))
+        if leaving is not None:  # which is no number of the change alone
+            together = f"{change} with {' and '.join(needing)}"
+            cells = [share_cell(leaving, kind) if c == LEAVING else BLANK for c in columns]
+            rows.append((together, cells))
     if a.total is not None:
         total = share_cell(a.total, kind)
         rows.append(
             ("all together", [total if column == of_total else BLANK for column in columns])
         )
-    means = (
-        MEANS_OF_ONE.get(columns[0], MEANS_OF_SEVERAL) if len(columns) == 1 else MEANS_OF_SEVERAL
-    )
-    lead = (
-        f"What each change adds in {a.unit} {a.note}".strip()
-        + f": {means} Below zero is better; intervals hold with 95 % for all changes of a column "
-        "at once, in the table of verdicts for all arms, so that one difference may have two."
-    )
-    if any(a.leaves_with.values()):
-        lead += " In brackets: the changes that need this one, and leave together with it."
+    lead = f"What each change adds in {a.unit} {a.note}".strip()
+    if a.metric == "val_loss":
+        means = MEANS_OF_SEVERAL if len(columns) > 1 else MEANS_OF_ONE[columns[0]]
+        lead += f": {means} {OF_INTERVALS}"
+        if any(a.leaves_with.values()):
+            lead += " What others need is left out with them, in a row of its own."
+    else:
+        lead += ", read as the table of the loss."
     return Study(
         key=f"attribution-{a.metric}",
         title=f"Contributions in {a.title or METRIC_TITLES[a.metric]}",

@@ -7,6 +7,20 @@ from harness.run.plural import plural
 from reports.analysis.types import Comparisons
 from reports.page.cells import metric_words
 from reports.page.naming import NAMED, listing
+from reports.stats.contrasts import Method
+
+OF_ALL_ARMS = (
+    "An interval is as wide as the scatter of all arms within blocks makes it, or that of one arm"
+    " beside the others where that is wider (two-way model)"
+)
+NOISE_MODELS = {
+    Method.TWO_WAY: f"{OF_ALL_ARMS}: one arm's small paired sd does not narrow it.",
+    Method.TWO_WAY_SHARED: f"{OF_ALL_ARMS}: one arm's small paired sd does not narrow it.",
+    Method.MODERATED: f"{OF_ALL_ARMS}, with the declared noise of earlier runs.",
+    Method.PAIRED: "An interval of an arm that alters the noise rests on its own paired sd.",
+    Method.WELCH: "Without common blocks an interval rests on the sds of both arms.",
+    Method.SEQUENCE: "An interval rests on the arm's own paired sd, and holds at every look.",
+}
 
 
 def held_against(outcome: Comparisons) -> Sequence[str]:
@@ -39,13 +53,34 @@ def lead(plan: Plan, outcome: Comparisons) -> str:
             f" {metric}. Differences to {outcome.baseline} are of all parts up to there together."
             f"{two_intervals(outcome)}"
         )
+    text += noise_model(outcome)
     if plan.target is None:
         return text
     loss = plan.target.val_loss
     text += " Target loss " + ("not set yet" if loss is None else f"{loss:g} {plan.corpus.unit}")
     if plan.target.reason:
         text += f" (as planned: {plan.target.reason})"
-    return f"{text}."
+    return f"{text}{bracket_words(outcome)}."
+
+
+def bracket_words(outcome: Comparisons) -> str:
+    """Of which arms alone the budgets lie on both sides of the target, where not of all."""
+    times = outcome.times
+    if not any(time.extrapolated and not time.slope_given for time in times.values()):
+        return ""
+    within = [arm for arm, time in times.items() if time.seconds and not time.extrapolated]
+    if not within:
+        return "; as it came out, no arm's budgets lie on both sides of it"
+    named = listing(within, most=NAMED)
+    return f"; as it came out, the budgets lie on both sides of it for {named} alone"
+
+
+def noise_model(outcome: Comparisons) -> str:
+    """By which noise the intervals of the metric that decides are as wide as they are."""
+    judged = [outcome.judged(arm) for arm in outcome.arms]
+    methods = dict.fromkeys(c.method for c in judged if c is not None and c.low is not None)
+    words = dict.fromkeys(NOISE_MODELS[method] for method in methods if method in NOISE_MODELS)
+    return "".join(f" {sentence}" for sentence in words)
 
 
 def two_intervals(outcome: Comparisons) -> str:

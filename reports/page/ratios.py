@@ -8,6 +8,12 @@ from reports.format import show
 APART = 0.02  # of the baseline's: below it nobody sees two numbers
 
 
+def are_apart(of_means: float, of_blocks: float) -> bool:
+    """Whether a reader sees two numbers: far from one another, or printed with other signs."""
+    texts = [show(value, "percent") for value in (of_means, of_blocks)]
+    return abs(of_means - of_blocks) > APART or {text[0] for text in texts} == {"+", "−"}
+
+
 def ratio_notes(outcome: Comparisons) -> Iterator[str]:
     """Of the arm whose means are the furthest from its ratio, if they are apart for the eye."""
     means = {arm: cell.mean.get("step_ms") for arm, cell in outcome.cells.items()}
@@ -16,7 +22,7 @@ def ratio_notes(outcome: Comparisons) -> Iterator[str]:
         c, mean = outcome.of(arm, "step_ms"), means.get(arm)
         if c is not None and base and mean:
             apart[arm] = (mean / base - 1, effect(c)[0])
-    apart = {arm: two for arm, two in apart.items() if abs(two[0] - two[1]) > APART}
+    apart = {arm: two for arm, two in apart.items() if are_apart(*two)}
     if not apart:
         return
     arm = max(apart, key=lambda arm: abs(apart[arm][0] - apart[arm][1]))

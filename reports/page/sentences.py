@@ -21,6 +21,10 @@ ESTIMANDS = {
     "at-rate": "every arm at the baseline's learning rates (at-rate){but_for}",
     "retuned": "every arm at its own best learning rates (retuned)",
 }
+OF_PUBLISHED = (
+    "its interval by how far losses of one program scatter from run to run, turned into time"
+)
+UNTIMED_STEPS = {"skip10": 10}  # at the begin of a run, which a protocol's clock leaves out
 ENOUGH_FOR_FLOOR = 4  # runs; the sd of three is within a factor of 0.5 to 6 of what it estimates
 
 
@@ -53,6 +57,7 @@ def facts(
         where_run(runs),
         *stopped_facts(runs),
         *clock_facts(runs),
+        *untimed_fact(plan),
         *noise_facts(outcome, f"in {outcome.primary}" if outcome.primary in outcome.own else unit),
         stale_fact(runs, accept_stale=accept_stale),
         *lock_facts(plan),
@@ -130,6 +135,13 @@ def clock_facts(runs: pd.DataFrame) -> list[Fact]:
     if not runs["self_reported"].astype(bool).any():
         return []
     return [Fact(text="times are the scripts' own account (self-reported)", warn=True)]
+
+
+def untimed_fact(plan: Plan) -> list[Fact]:
+    n_untimed = UNTIMED_STEPS.get(plan.protocol or "")
+    if not n_untimed or plan.imported or plan.foreign:
+        return []
+    return [Fact(text=f"the clock leaves out each run's first {n_untimed} steps")]
 
 
 def noise_facts(outcome: Comparisons, unit: str) -> list[Fact]:
@@ -237,7 +249,7 @@ def as_fraction(percent: float | None) -> float | None:
 def published_parts(verdict: PublishedVerdict) -> tuple[Part, ...]:
     """The published delta beside ours, in percent of the baseline's time, and the verdict."""
     of_record, of_predecessor = verdict.n_published
-    n_runs = f"({of_record} against {plural(of_predecessor, 'run')})"
+    n_runs = f"({of_record} against {plural(of_predecessor, 'run')}, {OF_PUBLISHED})"
     reproduced: list[Part] = []
     if verdict.percent is not None:
         n_runs += ";"

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from harness.run.document import Document
 from harness.run.plan import Plan
 from reports.analysis.judges import Share
+from reports.analysis.notes import is_too_noisy
 from reports.analysis.optimum import Optimum
 from reports.analysis.published_steps import Step, published_steps
 from reports.analysis.sensitivity import Sensitivity
+from reports.analysis.types import Comparisons
 from reports.format import p_value
 from reports.inputs.experiment import Experiment
 from reports.page.adding_up import pairs_apart
@@ -35,10 +37,13 @@ LEAD_OF_SURFACES = (
 )
 
 
-def studies(experiment: Experiment, by_design: ByDesign) -> list[Study]:
-    """The tables there are to show, [] for most experiments."""
+def studies(experiment: Experiment, by_design: ByDesign, outcome: Comparisons) -> list[Study]:
+    """The tables there are to show, [] for most experiments; none of times that tell nothing."""
     plan = experiment.plan
-    tables = [attribution_table(a) for a in by_design.contributions]
+    told = by_design.contributions
+    if is_too_noisy(outcome):
+        told = [a for a in told if a.metric != "seconds"]
+    tables = [attribution_table(a) for a in told]
     if pairs_apart(by_design.interactions):
         tables.append(beside_table(by_design, plan.corpus.unit))
     if by_design.contributions and plan.remarks:

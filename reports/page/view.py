@@ -15,6 +15,7 @@ from reports.inputs.experiment import Experiment
 from reports.page.asking import commands_elsewhere, said_in_rows
 from reports.page.by_design import PageSource
 from reports.page.cells import Part
+from reports.page.changes import ChangeSet, change_sets
 from reports.page.citation import citation
 from reports.page.draw import leading, palette_of
 from reports.page.glossary import definitions
@@ -164,6 +165,7 @@ class View:
     figures: Sequence[DrawnFigure]  # that carry the answer
     appendix: Sequence[DrawnFigure]  # all others
     recipe: RecipeBox
+    changes: Sequence[ChangeSet]
     differences: Differences
     environment: Sequence[EnvironmentFact]
     hints: Sequence[tuple[str, ClockHint]]  # of an arm's script
@@ -224,12 +226,13 @@ def view(source: PageSource, figures: Sequence[Figure], index: int) -> View:
         next_run=next_run,
         facts=facts(recipe, outcome, runs, accept_stale=experiment.accept_stale),
         published=published,
-        studies=studies(experiment, by_design),
+        studies=studies(experiment, by_design, outcome),
         failures=failures(runs[~waiting]),
         n_waiting=int(waiting.sum()),
         figures=[DrawnFigure.of(figure, palette, index) for figure in first],
         appendix=[DrawnFigure.of(figure, palette, index) for figure in others],
         recipe=recipe_box(recipe),
+        changes=change_sets(recipe),
         differences=config_differences(recipe),
         environment=how_it_was_run(experiment),
         hints=hints_by_arms(plan),

@@ -132,8 +132,8 @@ def _around_zero(evidence: Evidence, family: Family, *, reach: float) -> Verdict
         )
     text, joint = "undecided", ":"
     if math.isfinite(reach):
-        text = f"undecided: at most {_number(_up(reach))}{family.unit} either way"
-        joint = ","
+        low, high = _ends(evidence.low or 0.0, evidence.high or 0.0)
+        text, joint = f"undecided: {low} to {high}{family.unit}", ","
     if family.follows is Next.SEQUENCE:
         more = more_seeds(evidence, family)
         if more is None:
@@ -271,13 +271,18 @@ def _runs(n: int) -> str:
     return "run" if n == 1 else "runs"
 
 
-def _up(value: float) -> float:
-    """To two significant digits, never below the value: it is a bound."""
-    value = settled(value)
-    digit = 1.0
-    if value > 0:
-        digit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return math.ceil(round(value / digit, 9)) * digit
+def _ends(low: float, high: float) -> tuple[str, str]:
+    """Both ends with the decimals that give the further one two significant digits."""
+    low, high = settled(low), settled(high)
+    reach = float(f"{max(-low, high):.1e}")
+    decimals = max(0, 1 - math.floor(math.log10(reach))) if reach else 0
+    texts = []
+    for end in (low, high):
+        text = f"{end:+.{decimals}f}"
+        if not text.strip("+-0."):  # what rounds to nothing has no sign
+            text = text[1:]
+        texts.append(text.replace("-", "−"))
+    return texts[0], texts[1]
 
 
 def _number(value: float) -> str:

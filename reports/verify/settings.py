@@ -47,6 +47,7 @@ def check_settings(page: Page, index: int, data: Embedded, rows: Sequence[Row]) 
         if len(values) == 1 and text != values[0] + unit:
             yield f"what was trained: {key} is printed as {text} but the runs had {values[0]}"
     yield from check_citation(printed, rows)
+    yield from check_changes(printed, data["plan"], of_arms)
     yield from check_differences(printed, arms, of_arms, data["plan"]["baseline"])
 
 
@@ -78,6 +79,37 @@ def check_differences(
             if key in printed and printed[key] != written:
                 yield (
                     f"arm {arm!r}: {field} is printed as {printed[key]} but its runs had {written}"
+                )
+
+
+def check_changes(
+    printed: Mapping[str, str], plan: Embedded, of_arms: Mapping[str, Settings]
+) -> Iterator[str]:
+    """What each change is said to set, by the smallest arm that ran with it and without it."""
+    arms: dict[frozenset[str], str] = {}
+    changes: dict[str, None] = {}
+    for arm in plan["arms"]:
+        changes |= dict.fromkeys(arm["changes"])
+        if (arm.get("of") or arm["name"]) == arm["name"]:
+            arms[frozenset(arm["changes"])] = arm["name"]
+    is_told = any(key.startswith("sets ") for key in printed)
+    for place, change in enumerate(changes if is_told else ()):
+        having = [s for s in arms if change in s and s - {change} in arms]
+        if not having:
+            continue
+        smallest = min(having, key=lambda s: (len(s), sorted(s)))
+        there, before = of_arms[arms[smallest]], of_arms[arms[smallest - {change}]]
+        if not there or not before:
+            continue
+        for field in {*there, *before}:
+            key, written = f"sets {place} {field}", written_setting(field, there)
+            if there.get(field) == before.get(field):
+                if key in printed:
+                    yield f"change {change!r}: {field} is printed, which it does not set"
+            elif printed.get(key) != written:
+                yield (
+                    f"change {change!r}: {field} is printed as {printed.get(key, 'nothing')} but"
+                    f" its runs had {written}"
                 )
 
 

@@ -36,7 +36,7 @@ def test_a_finished_page_never_asks_for_more_of_its_own_seeds(n_arms):
     )  # of one run, its 80 % upper bound
     n = seeds_needed(least, sd=sd, n_arms=n_arms)
     runs = n * (n_arms + 1)
-    assert found.text == "undecided: at most 5.9 nats either way" and found.more_seeds is None
+    assert found.text == "undecided: −0.1 to +5.9 nats" and found.more_seeds is None
     assert (
         found.next_action == f"ablate confirm --detect 1.3: {n} fresh seeds ({runs} runs)"
         and found.next_runs == runs
@@ -60,7 +60,7 @@ def test_a_difference_that_may_be_nothing_asks_for_no_seeds():
 def test_an_unfinished_plan_is_to_be_finished():
     found = verdict(evidence(2.0), Family(**ONE_ARM, follows=Next.PLANNED, margin=None))
     assert (found.text, found.next_action) == (
-        "undecided: at most 5 nats either way",
+        "undecided: −1.0 to +5.0 nats",
         "finish the planned runs",
     )
 
@@ -78,7 +78,7 @@ def test_a_sequence_asks_for_as_many_blocks_as_its_own_critical_value_needs(n_ar
     k = found.more_seeds
     assert lack(k) <= 0 < lack(k - 1)
     assert (
-        found.text == f"undecided: at most 5.8 nats either way, {k} more seeds needed"
+        found.text == f"undecided: −0.2 to +5.8 nats, {k} more seeds needed"
         and found.next_runs == (n_arms + 1) * k
     )
 

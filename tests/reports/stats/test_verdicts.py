@@ -47,6 +47,25 @@ def test_an_interval_beyond_the_margin_on_either_side_is_undecided(low: float, h
     assert verdict(replace(SEEN, low=low, high=high), ONE).kind == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "ends"),
+    [
+        (-0.0523, 0.0134, "−0.052 to +0.013"),
+        (-0.0400, 0.0336, "−0.040 to +0.034"),
+        (-0.0996, 0.0004, "−0.10 to 0.00"),
+        (-24.7, 121.4, "−25 to +121"),
+    ],
+)
+def test_undecided_tells_both_ends_with_as_many_decimals(
+    low: float, high: float, ends: str
+) -> None:
+    """As the further one needs for two digits, each rounded as it is and neither turned round."""
+    family = replace(ONE, follows=Next.PLANNED, margin=None)
+    assert (
+        verdict(replace(SEEN, low=low, high=high, delta=0.0), family).text == f"undecided: {ends}"
+    )
+
+
 def test_fast_and_slow_are_the_words_of_times() -> None:
     times = replace(ONE, metric="step_ms")
     assert verdict(replace(SEEN, low=-2.0, high=-1.0), times).text == "faster"
@@ -124,7 +143,7 @@ def test_more_than_many_seeds_are_not_asked_for() -> None:
     assert more_seeds(replace(SEEN, se=None), ONE) is None
     tight = replace(ONE, margin=1.05e-5)
     assert verdict(replace(SEEN, delta=-1e-5), tight).text == (
-        f"undecided: at most 0.003 either way, more than {MANY_SEEDS} more seeds needed"
+        f"undecided: −0.0030 to +0.0010, more than {MANY_SEEDS} more seeds needed"
     )
 
 
