@@ -12,6 +12,7 @@ from harness.split.groups import Parts, take_apart
 from harness.split.inseparable import inseparable
 from harness.split.shown import shown
 from harness.split.source import normal
+from tests.split_step_pairs import STEP_PAIRS
 
 KEPT = Path(__file__).parent / "data" / "split_cases.txt"
 NET = """\
@@ -286,6 +287,7 @@ PAIRS: dict[str, tuple[str, str]] = {
         "self_1(1)\nx = 1\ny = f(x, a_very_long_name_of_thirty_two_letters_and_more=1)\n",
         "self_1(2)\nx = 2\ny = f(x, a_very_long_name_of_thirty_two_letters_and_more=2)\nself_1(3)\n",
     ),
+    **STEP_PAIRS,
 }  # fmt: skip
 
 

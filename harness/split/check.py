@@ -5,8 +5,9 @@ import warnings
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from harness.split.calls import Signature, Signatures, called
 from harness.split.names import sites_of
+from harness.split.numbers import broken_assertions
+from harness.split.signatures import Signature, Signatures, called
 
 SEVERAL = ("star", "double")
 
@@ -53,7 +54,7 @@ class Checker:
             is_own = (site.owner, site.name) in self.owned
             if is_own and not any(answer.owner == site.owner for answer in answers):
                 lacks.add(f"class '{site.owner}' does not give its attribute '{site.name}'")
-        return lacks | set(_misfits(tree))
+        return lacks | set(_misfits(tree)) | set(broken_assertions(tree))
 
 
 def _compiled(tree: ast.Module) -> None:

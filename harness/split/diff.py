@@ -22,8 +22,9 @@ from harness.split.merged import (
     text_of,
     walk,
 )
+from harness.split.moved import in_place, moved_code, one_choice
 from harness.split.renames import FIELDS, accepted, name_in, renamed
-from harness.split.told import as_it_runs, is_telling
+from harness.split.told import is_telling
 
 # Expressions whose elements are atoms of their own; another one with two changes is changed whole
 LISTS = (
@@ -32,7 +33,6 @@ LISTS = (
 )
 OPAQUE = (ast.JoinedStr, ast.Lambda, ast.pattern)
 ONE_FOR_ONE = (ast.Assert, ast.Return, ast.Raise, ast.Expr)
-MOVED = (*DEFINITIONS, ast.Import, ast.ImportFrom)
 NodeFields = dict[str, Any]  # of a syntax node, by name
 
 
@@ -64,18 +64,19 @@ def difference(old: str, new: str) -> MergedScripts:
     names = accepted(first.pairs, before, after)
     merger = _Merger(any_name=False)
     tree = merger.statement(renamed(before, names), after)
-    moved = _tie_moved(tree)
+    moved = moved_code(tree)
+    same = one_choice(tree, without=moved) | moved
     numbers: dict[int, int] = {}
     for part in walk(tree):
         if isinstance(part, Swap | Only):
-            numbers.setdefault(moved.get(part.atom, part.atom), len(numbers))
-    for atom, same in moved.items():
-        numbers[atom] = numbers[same]
+            numbers.setdefault(same.get(part.atom, part.atom), len(numbers))
+    for atom, first_of_them in same.items():
+        numbers[atom] = numbers[first_of_them]
     renames = {}
     for n, pair in enumerate(sorted(names.items()), start=len(set(numbers.values()))):
         renames[n] = pair
     return MergedScripts(
-        tree=_renumbered(tree, numbers),
+        tree=in_place(_renumbered(tree, numbers)),
         n_atoms=len(set(numbers.values())) + len(renames),
         renames=renames,
         moved=frozenset(numbers[atom] for atom in moved),
@@ -99,32 +100,6 @@ def _renumbered(part: Any, numbers: dict[int, int]) -> Any:
         for name, value in ast.iter_fields(part):
             setattr(part, name, _renumbered(value, numbers))
     return part
-
-
-def _tie_moved(tree: Any) -> dict[int, int]:
-    """Atoms that put a definition elsewhere -> the atom that takes it from its place."""
-    taken: dict[str, int] = {}
-    put: dict[str, int] = {}
-    for part in walk(tree):
-        if isinstance(part, Only) and (isinstance(part.node, MOVED) or _is_constant(part.node)):
-            there = put if part.is_new else taken
-            is_definition = isinstance(part.node, DEFINITIONS)
-            there[key_of(as_it_runs(part.node) if is_definition else part.node)] = part.atom
-    taker = {}
-    for key, atom in put.items():
-        if key in taken:
-            taker[atom] = taken[key]
-            taker[taken[key]] = taken[key]
-    return taker
-
-
-def _is_constant(node: Any) -> bool:
-    """Whether a statement gives a name a literal: wherever it stands, it does the same."""
-    if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-        return False
-    return not any(isinstance(part, ast.Call) for part in ast.walk(node.value)) and not any(
-        isinstance(part, ast.Name) for part in ast.walk(node.value)
-    )
 
 
 class _Merger:
@@ -251,7 +226,7 @@ class _Merger:
                 merged[name] = Parameters(listed)
             elif isinstance(after, list) and isinstance(before, list):
                 same = len(before) == len(after)
-                if same and not isinstance(new, ast.Call | ast.List | ast.Tuple | ast.Set):
+                if same and not isinstance(new, ast.Call | ast.List | ast.Set):
                     pairs = zip(before, after, strict=True)
                     merged[name] = [self.expression(o, n) for o, n in pairs]
                 elif isinstance(new, ast.Compare | ast.comprehension | ast.Try | ast.With):

@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from harness.split.align import DEFINITIONS
 from harness.split.calls import Edge, call_edges, signature_edges, tied
 from harness.split.diff import MergedScripts
 from harness.split.merged import Condition, Only, Swap, atoms_in, conditioned, walk
-from harness.split.names import Site, Sites, atom_of
-from harness.split.trained import handed_over, used_and_handed_over
+from harness.split.shapes import dimensions
+from harness.split.signatures import called
+from harness.split.sites import Site, Sites, atom_of
+from harness.split.taken_over import put_by_call, without_library
+from harness.split.trained import handed_over, used
 from harness.split.values import (
     array_name,
     changed_in_place,
@@ -22,6 +24,7 @@ from harness.split.values import (
 )
 
 LABEL = re.compile(r"[A-Za-z_][\w.]*")
+PIECES = ("chunk", "split", "unbind")  # calls that make a list of pieces
 MOST_LABELLED = 8  # atoms that one label ties: a label of more is a word
 
 
@@ -35,15 +38,17 @@ def edges_of(difference: MergedScripts, sites: Sites) -> dict[Edge, str]:
         ("parameters in one place", signature_edges(tree)),
         ("a loop's variable and what it goes over", loops(tree)),
         ("what a function gives back", returns(tree)),
-        ("one definition, changed and in another place", redefined(tree)),
         ("a label in quotes", labels(tree)),
         ("the same exchange in one definition", same_exchanges(tree)),
         ("a value that is changed in place", changed_in_place(tree, sites)),
         ("a list that is emptied", emptied(tree)),
         ("a value that is None at first", first_none(tree)),
-        ("a parameter and the optimizer that takes it", handed_over(tree)),
-        ("a parameter and where it is used", used_and_handed_over(tree, sites)),
+        ("a parameter and the optimizer that takes it", handed_over(tree, sites)),
+        ("a parameter and where it is used", used(tree, sites)),
         ("places in a packed array", packed(tree)),
+        ("what lines put, and a call that puts it", put_by_call(tree)),
+        ("a library that NEW does without", without_library(tree, sites)),
+        ("a dimension that one adds and another takes away", dimensions(tree, sites)),
     ):
         for one, other in edges:
             if one != other:
@@ -72,7 +77,12 @@ def needs(site: Site, answers: list[Site]) -> Iterator[Edge]:
         return
     new = [answer for answer in answers if answer.condition is not None and answer.condition[1]]
     old = [answer for answer in answers if answer not in new]
-    if {atom_of(a.condition) for a in new} & {atom_of(a.condition) for a in old}:
+    of_both = {atom_of(a.condition) for a in new} & {atom_of(a.condition) for a in old}
+    if of_both:
+        atom = site.condition[0] if site.condition is not None and site.condition[1] else None
+        blocks = {atom_of(a.condition) for a in answers if a.in_block} & of_both
+        if atom is not None and atom not in of_both and len(of_both) == len(blocks) == 1:
+            yield atom, blocks.pop()  # what stands in place of a block is written for it
         return
     if site.condition is None:
         if new and old:
@@ -126,21 +136,6 @@ def returns(tree: Any) -> Iterator[Edge]:
                 yield from tied(end.atom for end in ends)
 
 
-def redefined(tree: Any) -> Iterator[Edge]:
-    """A definition that goes where another of its name comes: the later one is what counts."""
-    for part in walk(tree):
-        if isinstance(part, list):
-            atoms: dict[str, set[int]] = defaultdict(set)
-            sides: dict[str, set[bool]] = defaultdict(set)
-            for piece in part:
-                if isinstance(piece, Only) and isinstance(piece.node, DEFINITIONS):
-                    atoms[piece.node.name].add(piece.atom)
-                    sides[piece.node.name].add(piece.is_new)
-            for name in atoms:
-                if len(sides[name]) == 2:
-                    yield from tied(atoms[name])
-
-
 # ---------------------------------------------------------------- words in quotes
 
 
@@ -167,7 +162,8 @@ def same_exchanges(tree: Any) -> Iterator[Edge]:
             continue
         same: dict[str, set[int]] = defaultdict(set)
         for part in walk(definition.body):
-            if not isinstance(part, Swap) or isinstance(part.old, ast.Constant):
+            forms = (part.old, part.new) if isinstance(part, Swap) else ()
+            if not forms or all(isinstance(form, ast.Constant) for form in forms):
                 continue
             if isinstance(part.old, ast.AST) and isinstance(part.new, ast.AST):
                 same[f"{ast.dump(part.old)} {ast.dump(part.new)}"].add(part.atom)
@@ -213,6 +209,8 @@ def resized(values: list[Any], given: dict[str, list[Any]]) -> set[int]:
     atoms = set()
     for value in values:
         for part in walk(value):
+            if isinstance(part, ast.Call) and called(part.func) in PIECES:
+                atoms |= atoms_in([part.args, part.keywords])
             if isinstance(part, ast.List | ast.Tuple):
                 atoms |= atoms_in(part)
                 for piece in walk(part):

@@ -11,7 +11,8 @@ from harness.split.diff import MergedScripts, difference
 from harness.split.edges import edges_of, likely_edges
 from harness.split.labels import class_of, name_of, summary_of
 from harness.split.merged import Only, Parameter, Swap, walk
-from harness.split.names import Sites, sites_of
+from harness.split.names import sites_of
+from harness.split.sites import Sites
 
 NEUTRAL, SUPPORT = "neutral", "support"
 MEASURED = ("learning", "system", "budget", "data")
@@ -69,6 +70,12 @@ def _taken_apart(old: str, new: str) -> Parts:
     quiet = _quiet(whole, sites, atoms)
     likely = {edge for edge in likely_edges(whole) if not {*edge} & quiet.neutral}
     sets = components(len(atoms), {*edges, *likely})
+    for members in sets:
+        for atom in members if len(members) > 1 else ():
+            users = quiet.users.get(atom, set()) - {atom}
+            if len(users) == 1:  # what it is for alone goes with it
+                likely |= {(atom, user) for user in users - quiet.neutral}
+    sets = components(len(atoms), {*edges, *likely})
     sets = sorted(_folded(sets, edges, quiet), key=min)
     groups = _named(sets, atoms, edges, quiet)
     return Parts(difference=whole, atoms=atoms, edges=edges, groups=groups)
@@ -120,10 +127,12 @@ def _quiet(whole: MergedScripts, sites: Sites, atoms: list[Atom]) -> _Quiet:
     """The atoms that give names that only other atoms ask for, and the neutral ones."""
     gives: set[int] = set()
     loud: set[int] = set()
+    members = {(site.name, site.condition) for site in sites.given_members}
     for part in walk(whole.tree):
         if isinstance(part, Only):
             is_optional = isinstance(part.node, Parameter) and part.node.default is not None
-            there = gives if is_optional or puts_only(part.node) else loud
+            is_member = (getattr(part.node, "arg", None), (part.atom, part.is_new)) in members
+            there = gives if is_optional or is_member or puts_only(part.node) else loud
             there.add(part.atom)
         elif isinstance(part, Swap):
             loud.add(part.atom)

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from harness.errors import UserError
 
+FUTURE = "__future__"
+
 
 def joined(script: bytes, modules: Mapping[str, bytes], *, where: str) -> bytes:
     """The script with these modules in place of its imports from them; raises UserError.
@@ -13,7 +15,8 @@ def joined(script: bytes, modules: Mapping[str, bytes], *, where: str) -> bytes:
     where: what errors call the script."""
     joiner = _Joiner({name.removesuffix(".py"): text for name, text in modules.items()}, where)
     tree = joiner.parsed(script, where)
-    tree.body = [*joiner.statements(tree)]
+    body = [*joiner.statements(tree)]
+    tree.body = [*body[: _is_docstring(body)], *joiner.promises(), *body[_is_docstring(body) :]]
     return (ast.unparse(tree) + "\n").encode()
 
 
@@ -25,6 +28,7 @@ class _Joiner:
         self.where = where
         self.written: set[str] = set()
         self.given: dict[str, tuple[str, str]] = {}  # a name -> the file that gives it, and what
+        self.future: set[str] = set()  # what files import from __future__
 
     def parsed(self, text: bytes, where: str) -> ast.Module:
         """Its syntax tree."""
@@ -39,6 +43,9 @@ class _Joiner:
         file: the module's name; '': the script."""
         for statement in tree.body:
             module = getattr(statement, "module", None) or ""
+            if isinstance(statement, ast.ImportFrom) and module == FUTURE:
+                self.future.update(alias.name for alias in statement.names)
+                continue
             if not isinstance(statement, ast.ImportFrom) or module not in self.modules:
                 self._check(statement, file)
                 yield statement
@@ -52,6 +59,11 @@ class _Joiner:
                 if alias.asname is not None:
                     yield ast.parse(f"{alias.asname} = {alias.name}").body[0]
 
+    def promises(self) -> list[ast.stmt]:
+        """The import from __future__ of all the files: it holds for a whole text."""
+        names = [ast.alias(name=name) for name in sorted(self.future)]
+        return [ast.ImportFrom(module=FUTURE, names=names, level=0)] if names else []
+
     def _check(self, statement: ast.stmt, file: str) -> None:
         """Raises UserError where a statement cannot stand in one text with the others."""
         for part in ast.walk(statement):
@@ -59,7 +71,7 @@ class _Joiner:
             if isinstance(part, ast.ImportFrom):
                 named = [part.module or ""]
             for name in named:
-                if name in self.modules or name == "__future__":
+                if name in self.modules:
                     raise self._refusal(f"by its import of {name}: write `from NAME import ...`")
         for name, giver in _given(statement):
             before = self.given.setdefault(name, (file, giver))
@@ -72,6 +84,11 @@ class _Joiner:
             f"{self.where}: {names} differs too between OLD and NEW, and cannot be put into the "
             f"script {why}, or give both the same module"
         )
+
+
+def _is_docstring(body: list[ast.stmt]) -> bool:
+    """Whether a text begins with what says what it is: an import from __future__ comes after it."""
+    return bool(body) and ast.get_docstring(ast.Module(body=body[:1], type_ignores=[])) is not None
 
 
 def _is_main(statement: ast.stmt) -> bool:

@@ -1,119 +1,17 @@
 """Where a merged tree gives names, and where it asks for them, and in which variants it does."""
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from harness.split.merged import Condition, Only, Parameter, Parameters, Swap, inside, parameters_of
+from harness.split.sites import Scope, Site, Sites
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)
 GIVE_ATTRIBUTE = ("setattr", "register_buffer", "register_parameter", "add_module")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scope:
-    """Where names live."""
-
-    kind: str  # module, function, class
-    name: str
-    outer: "Scope | None" = None
-    elsewhere: set[str] = field(default_factory=set)  # names that are global here
-
-    def chain(self) -> "list[Scope]":
-        """Itself and the scopes that a name is looked up in after it."""
-        scopes, outer = [self], self.outer
-        while outer is not None:
-            if outer.kind != "class":
-                scopes.append(outer)
-            outer = outer.outer
-        return scopes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Site:
-    """One place where a name is given or asked for."""
-
-    name: str
-    scope: Scope
-    condition: Condition
-    order: int  # in the text
-    owner: str = ""  # the class whose own attribute it is: self.x, what its body gives
-    within: str = ""  # the class in which it is an attribute of something else: config.x
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.order))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sites:
-    """All of them in a tree; attributes are known by their name alone."""
-
-    given: list[Site] = field(default_factory=list)
-    asked: list[Site] = field(default_factory=list)
-    given_attributes: list[Site] = field(default_factory=list)
-    asked_attributes: list[Site] = field(default_factory=list)
-    given_keys: list[Site] = field(default_factory=list)  # state['step'] = 1
-    asked_keys: list[Site] = field(default_factory=list)
-
-    def resolved(self) -> Iterator[tuple[Site, list[Site]]]:
-        """Every place that asks, with those that may answer; none for what is built in."""
-        yield from self.resolved_names()
-        yield from self.resolved_attributes()
-        yield from self.resolved_keys()
-
-    def resolved_names(self) -> Iterator[tuple[Site, list[Site]]]:
-        """Those that ask for a name; what its own scope gives before the place goes first.
-
-        A name that a function gives anywhere is its own there, in the script that gives it."""
-        by_place = _by_place(self.given)
-        for site in self.asked:
-            innermost, *outer = site.scope.chain()
-            there = by_place.get((id(innermost), site.name), [])
-            answers = [answer for answer in there if answer.order < site.order] or list(there)
-            if innermost.kind != "function" or not _is_given_for(site, there):
-                for scope in outer:
-                    answers += by_place.get((id(scope), site.name), [])
-            yield site, answers
-
-    def resolved_attributes(self) -> Iterator[tuple[Site, list[Site]]]:
-        """Those that ask for an attribute; of `self` it is that of its class, if there is one."""
-        by_name: dict[str, list[Site]] = {}
-        for site in self.given_attributes:
-            by_name.setdefault(site.name, []).append(site)
-        for site in self.asked_attributes:
-            answers = by_name.get(site.name, [])
-            inside = [answer for answer in answers if site.owner and answer.owner == site.owner]
-            others = [answer for answer in answers if site.within and answer.owner != site.within]
-            yield site, inside or others or answers
-
-    def resolved_keys(self) -> Iterator[tuple[Site, list[Site]]]:
-        """Those that ask for an entry by a word in quotes which the same scope puts there."""
-        by_place = _by_place(self.given_keys)
-        for site in self.asked_keys:
-            yield site, by_place.get((id(site.scope), site.name), [])
-
-
-def _by_place(sites: Iterable[Site]) -> dict[tuple[int, str], list[Site]]:
-    by_place: dict[tuple[int, str], list[Site]] = {}
-    for site in sites:
-        by_place.setdefault((id(site.scope), site.name), []).append(site)
-    return by_place
-
-
-def _is_given_for(asking: Site, there: Iterable[Site]) -> bool:
-    """Whether one of these gives the name in every script that asks."""
-    sides = {None if site.condition is None else site.condition[1] for site in there}
-    if None in sides:
-        return True
-    return len(sides) == 2 if asking.condition is None else asking.condition[1] in sides
-
-
-def atom_of(condition: Condition) -> int:
-    """The atom of a condition that there is."""
-    assert condition is not None
-    return condition[0]
 
 
 def sites_of(tree: Any) -> Sites:
@@ -131,11 +29,20 @@ class _Walker:
         self.scope = Scope(kind="module", name="")
         self.condition: Condition = None
         self.order = 0
+        self.in_block = False
+        self.is_holder = False  # whether arguments are those of a ModuleDict
+        self.are_members = False  # whether keywords are names of its members
 
     def _site(self, name: str, scope: Scope | None = None) -> Site:
         self.order += 1
         where = self.scope if scope is None else scope
-        return Site(name=name, scope=where, condition=self.condition, order=self.order)
+        return Site(
+            name=name,
+            scope=where,
+            condition=self.condition,
+            order=self.order,
+            in_block=self.in_block,
+        )
 
     def _give(self, name: str) -> None:
         scope = self.scope
@@ -194,7 +101,9 @@ class _Walker:
 
     def only(self, part: Any) -> None:
         """What only one of the scripts has."""
+        self.in_block = isinstance(part.node, BLOCKS)
         self._under((part.atom, part.is_new), part.node)
+        self.in_block = False
 
     def arguments(self, node: Any) -> None:
         """The parameters of a plain tree."""
@@ -298,13 +207,27 @@ class _Walker:
         self.visit(node.body)
 
     def call(self, node: Any) -> None:
-        """A call; some give an attribute by a word in quotes."""
-        self.visit([node.func, node.args, node.keywords])
+        """A call; some give an attribute by a word in quotes, or by keywords of a dictionary."""
         called = _called(node.func)
+        self.visit(node.func)
+        before = self.is_holder, self.are_members
+        self.are_members = self.is_holder and called == "dict"
+        self.is_holder = called == "ModuleDict"
+        self.visit([node.args, node.keywords])
+        self.is_holder, self.are_members = before
         if called in GIVE_ATTRIBUTE and isinstance(node.args, list):
             for argument in node.args:
                 if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                     self._give_attribute(argument.value, getattr(node.func, "value", node.func))
+
+    def keyword(self, node: Any) -> None:
+        """A keyword argument: some give an attribute of what is made of them."""
+        if self.are_members:
+            self._give_attribute(node.arg, node)
+            self.sites.given_members.append(self.sites.given_attributes[-1])
+        before, self.are_members = self.are_members, False
+        self.visit(node.value)
+        self.are_members = before
 
 
 def _as_list(part: Any) -> list[Any]:
@@ -334,6 +257,7 @@ SPECIAL: dict[type[Any], Callable[[_Walker, Any], None]] = {
     ast.Global: _Walker.global_,
     ast.ExceptHandler: _Walker.handler,
     ast.Call: _Walker.call,
+    ast.keyword: _Walker.keyword,
     **dict.fromkeys(FUNCTIONS, _Walker.function),
     **dict.fromkeys(COMPREHENSIONS, _Walker.comprehension),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.split.calls import Edge, tied
 from harness.split.merged import Condition, Only, Swap, conditioned, walk
-from harness.split.names import Sites, atom_of
+from harness.split.sites import Sites, atom_of
 
 
 def changed_in_place(tree: Any, sites: Sites) -> Iterator[Edge]:

@@ -51,6 +51,18 @@ def test_a_module_stands_where_it_was_imported_and_is_not_run_as_a_script() -> N
     assert again.decode().count("def fast") == 1 and b"D = DEPTH" in again
 
 
+def test_what_a_module_promises_from_the_future_holds_for_the_whole_text_and_stands_first() -> None:
+    module = b"from __future__ import annotations\n" + MODULE.replace(b"fast(x)", b"fast(x: Later)")
+    text = joined(b"'''What it is.'''\n" + SCRIPT, {"kernels.py": module}, where="OLD").decode()
+    first, second, *rest = text.splitlines()
+    assert (first, second) == ('"""What it is."""', "from __future__ import annotations")
+    assert "__future__" not in "".join(rest)
+    compile(text, "OLD", "exec")
+    there = {"kernels.py": MODULE}
+    again = joined(b"from __future__ import annotations\n" + SCRIPT, there, where="").decode()
+    assert again.startswith("from __future__ import annotations\nimport torch\n")
+
+
 @pytest.mark.parametrize(
     ("script", "module", "said"),
     [
@@ -59,7 +71,6 @@ def test_a_module_stands_where_it_was_imported_and_is_not_run_as_a_script() -> N
         (SCRIPT + b"DEPTH = 3\n", MODULE, "since both give 'DEPTH'"),
         (SCRIPT + b"def fast(y):\n    return y\n", MODULE, "since both give 'fast'"),
         (b"import numpy as torch\n" + SCRIPT[13:], MODULE, "since both give 'torch'"),
-        (SCRIPT, b"from __future__ import annotations\n" + MODULE, "import of __future__"),
         (SCRIPT, b"def fast(:\n", "kernels.py: cannot be read as Python"),
     ],
 )

@@ -57,6 +57,19 @@ def test_a_parameter_needs_the_optimizer_that_no_longer_takes_all_of_them() -> N
     assert not needs(parts, "net.parameters() → matrices", "self.skips = Parameter")
 
 
+def test_a_new_parameter_needs_no_optimizer_that_takes_any_or_that_never_took_it() -> None:
+    """Those of torch take every shape; those of `blocks` are none of the class that has blocks."""
+    new = "self.skips = Parameter"
+    for before, after in (
+        ("Muon(net.parameters()", "torch.optim.Adam(net.parameters()"),
+        ("Muon(net.parameters()", "Muon(net.blocks.parameters()"),
+    ):
+        old = NET.replace(before, after)
+        choice = f"{after[after.index('net') :]} → matrices"
+        parts = apart(old, SKIPPING.replace("Muon(", after[: after.index("(") + 1]))
+        assert group_of(parts, choice) and not needs(parts, new, choice)
+
+
 def test_an_optimizer_of_a_parameter_needs_the_line_that_uses_it() -> None:
     """Not only the line that makes it: what is used nowhere has no gradient."""
     parts = apart(NET, SKIPPING)
