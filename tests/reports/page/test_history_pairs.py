@@ -21,7 +21,9 @@ def figures(name: str, *losses: float, printed: float | None = None) -> ArmFigur
         losses=np.array(losses),
         log_times=np.log(np.full(n, 60.0)),
         log_step_ms=np.log(np.full(n, 600.0)),
-        printed=None if printed is None else PrintedLosses(n=3, n_in_logs=3, mean=printed, sd=0.001),
+        printed=None
+        if printed is None
+        else PrintedLosses(n=3, n_in_logs=3, mean=printed, sd=0.001),
     )
 
 
