@@ -13,11 +13,13 @@ from harness.run.halving import GRID
 from harness.run.ledger import claims_of
 from harness.run.plan import Plan
 from reports.inputs.memory import Memory
+from reports.page.embed import embed_experiment, lean, plain, restore_experiment
 from reports.page.write import draw_page, judged
 from reports.verify.page import read_page
 
 FINDINGS = Path(__file__).resolve().parents[1] / "docs" / "findings"
 HISTORY = FINDINGS / "history" / "history.html"  # written by `ablate atlas`: it has no data in it
+OLDER = "7_of_8"  # how a page's name ends that shows an experiment before its end
 PAGES = [page for page in sorted(FINDINGS.rglob("*.html")) if page != HISTORY]
 
 
@@ -36,8 +38,7 @@ def tell_of_others(data: Content, path: Path, pages: Mapping[Path, Sequence[Cont
         same = of_other.pop(asked.baseline) == baseline and {*of_other.values()} & {
             *claims.values()
         }
-        is_older = other.stem.endswith("7_of_8")  # the same experiment before its end
-        if same and asked.confirm != plan.confirm and not is_older:
+        if same and asked.confirm != plan.confirm and not other.stem.endswith(OLDER):
             named[asked.name] = other.relative_to(path.parent).as_posix()
     if plan.name.endswith(GRID):
         named = {}
@@ -49,6 +50,13 @@ def tell_of_others(data: Content, path: Path, pages: Mapping[Path, Sequence[Cont
     )
     data["memory"] = memory.to_mapping()
     data["pages"] = named
+    data["confirmations"] = []
+    for other, experiments in pages.items():
+        is_told = experiments[0]["name"] in names and not other.stem.endswith(OLDER)
+        if is_told and not plan.confirm:
+            alone = {**experiments[0], "confirmations": []}
+            again = plain(embed_experiment(restore_experiment(alone)))
+            data["confirmations"].append(lean(again))
 
 
 def main() -> int:

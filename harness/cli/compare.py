@@ -54,6 +54,8 @@ def compare(
     from reports.analysis.recipe import Recipe
     from reports.analysis.recipe_columns import RECIPE_COLUMNS
     from reports.inputs.columns import json_row, terminal_names
+    from reports.page.by_design import Confirmation
+    from reports.page.confirmed import asked_again
     from reports.page.selection import halving_answer
 
     check_word(fail_on)
@@ -63,12 +65,15 @@ def compare(
     selected = halving_answer(loaded, outcome)
     if selected:
         outcome = replace(outcome, notes=(selected, *outcome.notes))
+    confirmed = [Confirmation.of(other) for other in loaded.confirmations]
+    again = [said.sentence for said in asked_again(loaded, confirmed)]
     hours = hours_per_run(loaded)
     rows = [row(c, hours_per_run=hours) for c in outcome.comparisons.values()]
     if json:
         recipe = json_row(RECIPE_COLUMNS, Recipe.of(loaded, outcome.budget))
         lowest = [optimum.to_mapping() for optimum in optima(loaded)]
-        print_json({**comparisons_json(loaded.name, outcome, rows, recipe), "lowest": lowest})
+        told = comparisons_json(loaded.name, outcome, rows, recipe)
+        print_json({**told, "asked_again": again, "lowest": lowest})
     elif written is not None:
         print(in_format(written, loaded, outcome))
     else:
@@ -79,7 +84,7 @@ def compare(
             rungs = [row(c, hours_per_run=hours) for c in outcome.increments.values()]
             print_table(rungs, [*terminal_names(COMPARISON_COLUMNS), "baseline"])
         say_bits(loaded, outcome)
-        for note in (*outcome.notes, *doubts(outcome)):
+        for note in (*again, *outcome.notes, *doubts(outcome)):
             print(note)
     if fail_on is not None and is_said(fail_on, outcome):
         raise typer.Exit(1)

@@ -140,12 +140,15 @@ def say_answer(name: str, store: "Store") -> None:
     from reports.analysis.recipe import Recipe
     from reports.inputs.load import load
     from reports.page.by_design import ByDesign
+    from reports.page.confirmed import asked_again
     from reports.page.headline import headline
     from reports.page.next_run import next_of_verdicts
 
     loaded = load(name, results=store.root)  # as the page has it: nothing is written anew
     outcome = compared(loaded)
     recipe, by_design = Recipe.of(loaded, outcome.budget), ByDesign.of(loaded, outcome)
+    for again in asked_again(loaded, by_design.confirmed):
+        print(again.sentence)
     print(headline(loaded, outcome, by_design, recipe))
     judged = [outcome.judged(arm) for arm in outcome.arms]
     comparisons = [c for c in judged if c is not None]

@@ -16,14 +16,14 @@ from reports.analysis.arm_values import (
     gain_reason,
     gain_seconds,
     mean,
+    of_all_parts,
     sd,
     step_tokens_of,
     target_extrapolated,
     target_interval,
+    target_part,
     target_reason,
     target_seconds,
-    target_steps,
-    target_tokens,
     target_tokens_interval,
     whole_mean,
 )
@@ -72,8 +72,8 @@ def effect_columns(
 
 
 IN_TOKENS = (  # of JSON, where a step is no unit
-    *("arm", "step_tokens", "steps_to_target", "tokens_to_target", "tokens_to_target_interval"),
-    *("learning_percent", "systems_percent"),
+    *("arm", "step_tokens", "steps_to_target", "tokens_to_target", "tokens_to_target_low"),
+    *("tokens_to_target_high", "learning_percent", "systems_percent"),
 )
 ARM_COLUMNS: tuple[ArmColumn, ...] = (
     Column(
@@ -228,6 +228,13 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
     *effect_columns("own part", "time_to_target", of=own_part, key="own_time_to_target"),
     *effect_columns("own part", "step_ms", of=own_part, key="own_step_ms"),
     *effect_columns("Δ loss", "val_loss"),
+    Column(
+        key="val_loss.of_all_parts",
+        head="Δ loss",
+        value=of_all_parts,
+        format="{}",
+        meaning="That a ladder's difference to the baseline is of all parts up to the arm.",
+    ),
     *effect_columns("Δ held-out loss", "heldout_loss"),
     *effect_columns("Δ step time", "step_ms"),
     *effect_columns("Δ time to target", "time_to_target"),
@@ -255,14 +262,14 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
     ),
     Column(
         key="target.steps",
-        value=target_steps,
+        value=partial(target_part, part="n_star"),
         json_name="steps_to_target",
         meaning="N*: steps of the schedule that ends at the target loss.",
     ),
     Column(
         key="target.tokens",
         head="time to target",
-        value=target_tokens,
+        value=partial(target_part, part="tokens"),
         format="{:tokens} tokens",
         json_name="tokens_to_target",
         meaning="Tokens that those steps read, where arms' steps read different numbers of them.",
@@ -272,9 +279,19 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
         head="time to target",
         value=target_tokens_interval,
         format="{:tokens}",
-        json_name="tokens_to_target_interval",
-        is_nested=True,
         meaning="Their 95 % interval, of this arm alone.",
+    ),
+    Column(
+        key="target.tokens_low",
+        value=partial(target_part, part="tokens_low"),
+        json_name="tokens_to_target_low",
+        meaning="The lower end of their 95 % interval; null where unbounded or unknown.",
+    ),
+    Column(
+        key="target.tokens_high",
+        value=partial(target_part, part="tokens_high"),
+        json_name="tokens_to_target_high",
+        meaning="The upper end of their 95 % interval; null where unbounded or unknown.",
     ),
     Column(
         key="target.extrapolated",

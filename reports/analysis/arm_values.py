@@ -56,6 +56,15 @@ def sd(row: ArmRow, *, metric: str) -> float | None:
     return None
 
 
+def of_all_parts(row: ArmRow) -> str | None:
+    """Of a rung that stands on others: that its difference to the baseline is theirs, too."""
+    comparison = row.outcome.of(row.arm, "val_loss")
+    part = row.outcome.increments.get((row.arm, "val_loss"))
+    if comparison is None or part is None or part.baseline == comparison.baseline:
+        return None
+    return "all parts up to here"
+
+
 def target_reason(row: ArmRow) -> str | None:
     if row.time is None or row.time.seconds is not None:
         return None
@@ -72,16 +81,12 @@ def step_tokens_of(row: ArmRow) -> float | None:
     return row.outcome.step_tokens.get(row.arm)
 
 
-def target_steps(row: ArmRow) -> float | None:
+def target_part(row: ArmRow, *, part: str) -> float | None:
+    """A field of what it takes to the target."""
     if row.time is None:
         return None
-    return row.time.n_star
-
-
-def target_tokens(row: ArmRow) -> float | None:
-    if row.time is None:
-        return None
-    return row.time.tokens
+    value: float | None = getattr(row.time, part)
+    return value
 
 
 def target_tokens_interval(row: ArmRow) -> Between | None:

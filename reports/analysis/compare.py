@@ -3,7 +3,7 @@
 Thin: the mathematics lives in the modules it calls."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -94,6 +94,9 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
             increments[comparison.arm, comparison.metric] = of_the_family(
                 comparison, compared.raised
             )
+    if experiment.confirmations:  # where the question was asked again, and what is open is told
+        comparisons = {key: asking_nothing(c) for key, c in comparisons.items()}
+        increments = {key: asking_nothing(c) for key, c in increments.items()}
     primary, notes = experiment.plan.primary, []
     is_resolved = any(metric == "time_to_target" for _, metric in comparisons)
     if primary == "time_to_target" and not is_resolved:
@@ -146,6 +149,11 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
         warnings=(*use.warnings, *_experiment_warnings(compared, use.runs)),
         notes=tuple(notes),
     )
+
+
+def asking_nothing(c: Comparison) -> Comparison:
+    """The same without a next step."""
+    return replace(c, next_action="", next_runs=None, fresh_seeds=None, more_seeds=None)
 
 
 def _compared(experiment: Experiment, use: samples.Usable, level: float) -> _Compared:

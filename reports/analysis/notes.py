@@ -110,8 +110,8 @@ def time_notes(comparisons: Iterable[Comparison]) -> list[str]:
     widest = max(spans, key=spans.__getitem__)
     least, most = np.exp([samples[widest].values.min(), samples[widest].values.max()])
     return [
-        f"{TOO_NOISY}: no arm's time is told from another's, intervals of step times reach beyond"
-        f" {TELLING:.0%} of difference, and runs of {widest} alone took from {show(least, 'ms')} to"
+        f"{TOO_NOISY}: no arm's time is told from another's, every interval of a step time reaches"
+        f" beyond {100 * TELLING:g} %, and runs of {widest} alone took from {show(least, 'ms')} to"
         f" {show(most, 'ms')} ms a step."
     ]
 

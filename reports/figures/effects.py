@@ -45,7 +45,8 @@ def waterfalls(plan: Plan, outcome: Comparisons, palette: Palette) -> list[Figur
 def forests(plan: Plan, outcome: Comparisons, palette: Palette) -> list[Figure]:
     """A forest plot of every compared metric, the primary one first, arms by size of effect.
 
-    A ladder's begin with the rungs' own parts, in its order.
+    A ladder's begin with the rungs' own parts, and all are in its order: what stands against the
+    baseline is then of all parts up to an arm.
     """
     drawn = (*FORESTS, *outcome.own)
     others = [metric for metric in drawn if metric != outcome.primary]
@@ -58,12 +59,14 @@ def forests(plan: Plan, outcome: Comparisons, palette: Palette) -> list[Figure]:
     if parts and outcome.primary in drawn:
         figures.append(forest(outcome.primary, parts, palette, margin, naming=outcome.own_words))
     for metric in metrics:
-        of_arms = [outcome.of(arm, metric) for arm in outcome.arms]
-        by_size = sorted((c for c in of_arms if c is not None), key=lambda c: effect(c)[0])
-        comparisons = {c.arm: c for c in by_size}
+        of_arms = [c for arm in outcome.arms if (c := outcome.of(arm, metric)) is not None]
+        if not outcome.increments:
+            of_arms.sort(key=lambda c: effect(c)[0])
+        comparisons = {c.arm: c for c in of_arms}
         if comparisons:
             of_metric = margin if metric == outcome.primary else None
-            figures.append(forest(metric, comparisons, palette, of_metric))
+            all_parts = bool(outcome.increments)
+            figures.append(forest(metric, comparisons, palette, of_metric, all_parts=all_parts))
     return figures
 
 

@@ -28,7 +28,7 @@ from reports.figures.base import (
 )
 from reports.figures.palette import Palette
 from reports.figures.rows import (
-    LINE,
+    VALUE_LINE,
     name_above,
     name_beside,
     narrow_row,
@@ -133,7 +133,7 @@ class ForestLayout:
             step = narrow_row(n_rows)
             if any(len(arm) * CHAR_PX > room for arm in arms):
                 room = width
-                step = narrow_step(palette, arms, room) + LINE
+                step = narrow_step(palette, arms, room) + VALUE_LINE
             return cls(
                 width=width,
                 above=True,
@@ -233,7 +233,7 @@ def row_words(palette: Palette, arm: str, label: str, y: float, at: ForestLayout
     palette: of all arms; label: the effect; y: of the row; at: where things are.
     """
     if at.above:
-        name_y = y - 13 - LINE * (at.room == at.width)
+        name_y = y - 13 - VALUE_LINE * (at.room == at.width)
         name = name_above(palette, arm, name_y, at.room)
         return [name, text(at.width, y - 13, label, anchor="end", css="tick")]
     name = name_beside(palette, arm, at.left - 14, y)
@@ -255,11 +255,13 @@ def forest(
     margin: float | None,
     *,
     naming: OwnWords | None = None,
+    all_parts: bool = False,
 ) -> Figure:
     """Estimate and simultaneous interval per arm; unbounded ends run to the edge.
 
     comparisons: of the metric; palette: of all arms; margin: of the plan, for this metric;
-    naming: where each arm is compared with the one that it is held against, the words for that.
+    naming: where each arm is compared with the one that it is held against, the words for that;
+    all_parts: an effect is that of all parts up to the arm, in whose order they are.
     """
     some = next(iter(comparisons.values()))
     title, against, key = titles_of(some)[0], palette.baseline, f"forest_{metric}"
@@ -278,6 +280,9 @@ def forest(
     )
     methods = "; ".join(dict.fromkeys(str(c.method) for c in comparisons.values()))
     caption = f"Arm against {against} with simultaneous {some.level:.0%} intervals ({methods})."
+    if all_parts:
+        title += ", all parts up to an arm together"
+        caption += " Not the arm's own part: what all parts up to there do together."
     caption += f" {side_of(some).capitalize()} zero is better."
     if margin:
         caption += (

@@ -17,7 +17,7 @@ from reports.figures.base import (
     text,
     x_axis,
 )
-from reports.figures.rows import LINE, narrow_row
+from reports.figures.rows import VALUE_LINE, narrow_row
 from reports.format import interval, show
 from reports.stats.digits import kept, pixel
 
@@ -44,15 +44,16 @@ class Pairs:
 
     def draw(self, width: int) -> Drawing:
         x = AxisScale(low=self.x_range[0], high=self.x_range[1], start=8, end=width - 8)
-        room = width - 190
+        longest = max(len(interplay_words(e)) for e in self.effects)
+        room = width - CHAR_PX * (longest + 2)
         is_long = any(len(changes_in_words(e)) * CHAR_PX > room for e in self.effects)
-        step = narrow_row(len(self.effects)) + LINE * is_long
+        step = narrow_row(len(self.effects)) + VALUE_LINE * is_long
         bottom = 8 + step * len(self.effects)
         parts = [x_axis(x, 4, bottom, f"loss, {self.unit}", n=4)]
         parts.append(line(x(0), 4, x(0), bottom, "zero"))
         for place, e in enumerate(self.effects):
             y = 8 + step * (place + 1) - 14
-            label, name_y = interplay_words(e), y - 15 - LINE * is_long
+            label, name_y = interplay_words(e), y - 15 - VALUE_LINE * is_long
             name = shorten(changes_in_words(e), width if is_long else room)
             parts.append(text(0, name_y, name, css="label"))
             parts.append(text(width, y - 15, label, anchor="end", css="tick"))

@@ -13,6 +13,7 @@ from reports.figures.palette import Palette
 NARROW_ROW, CLOSE_ROW = 44, 32  # px
 MANY_ROWS = 12  # beyond which they stand close
 LINE = 13  # px from a line of a name to the next
+VALUE_LINE = 17  # px from a name to a value that has the next line to itself
 BESIDE_PX = 214  # room for a name beside its marks
 
 

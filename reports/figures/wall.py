@@ -27,6 +27,9 @@ def stage_css(stage: str) -> str:
     return f"wall w{STAGES.index(stage)}"
 
 
+EDGE = 5  # px left of a narrow axis, for half of the tick at zero
+
+
 @dataclass(frozen=True, kw_only=True)
 class Wall:
     """The drawing."""
@@ -40,7 +43,7 @@ class Wall:
         arms = [*self.of_arms]
         left, step = 232, wide_step(self.palette, arms, 26)
         if above:
-            left, step = 0, narrow_step(self.palette, arms, width - 20)
+            left, step = EDGE, narrow_step(self.palette, arms, width - 20)
         n_key_rows = -(-len(self.stages) // keys_per_row(width))
         top = 12 + 18 * n_key_rows
         bottom = top + step * len(self.of_arms)

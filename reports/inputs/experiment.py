@@ -39,6 +39,8 @@ class Experiment:
     retired: tuple[str, ...] = ()  # places that were given no more runs, in words
     memory: Memory = field(default_factory=Memory)  # of what was seen before
     pages: Mapping[str, str] = field(default_factory=dict)  # experiment -> address of its page
+    # that asked its question again on fresh seeds, so far as they are there
+    confirmations: "tuple[Experiment, ...]" = ()
     unsound: tuple[str, ...] = ()  # runs that are left out: which, and what of them is not sound
 
     def __repr__(self) -> str:

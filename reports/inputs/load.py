@@ -6,6 +6,7 @@ has its status and empty numbers. Raises ValueError in one line for what cannot 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from harness.run.retired import read_retired
 from reports.inputs.experiment import Experiment
 from reports.inputs.memory import Memory, Value, remember
 from reports.inputs.own_columns import all_columns, row_of
-from reports.inputs.recorded import POINT, RecordedRun, read_run
+from reports.inputs.recorded import POINT, TOKENS, RecordedRun, read_run
 from reports.inputs.step_times import StepTimes, of_points
 from reports.inputs.targets import decided
 
@@ -74,7 +75,19 @@ def load(
         retired=tuple(retired.words for retired in read_retired(folder)),
         unsound=tuple(unsound_words(run) for run in runs if run.status == "damaged"),
         memory=memory.of_plan(plan),
+        confirmations=confirmations_in(folder.parent.parent, memory.confirmed_by, accept_stale),
     )
+
+
+def confirmations_in(
+    results: Path, names: Sequence[str], accept_stale: bool
+) -> tuple[Experiment, ...]:
+    """The experiments of these names that are in a folder of results."""
+    there = []
+    for name in names:
+        with suppress(ValueError):  # whose plan is gone or cannot be read
+            there.append(load(name, results, accept_stale=accept_stale))
+    return tuple(other for other in there if other.plan.confirm)
 
 
 def remembered(
@@ -119,15 +132,18 @@ def experiment_folder(given: Path, results: Path) -> Path:
 
 
 def curves_of(runs: Sequence[RecordedRun]) -> pd.DataFrame:
-    """Every validation point of every run, columns CURVE_COLUMNS."""
-    curves: dict[str, list[Any]] = {column: [] for column in CURVE_COLUMNS}
+    """Every validation point of every run: CURVE_COLUMNS, with TOKENS where batches grow."""
+    grow = any(point.tokens is not None for run in runs for point in run.validations[-1:])
+    points = (*POINT, TOKENS) if grow else POINT
+    columns = dict.fromkeys((*CURVE_COLUMNS, *points))
+    curves: dict[str, list[Any]] = {column: [] for column in columns}
     for run in runs:
         n_points = len(run.validations)
         planned = run.planned
         facts = (run.run_id, planned.arm, planned.seed, planned.budget, planned.role)
         for column, fact in zip(CURVE_COLUMNS, facts, strict=False):
             curves[column] += [fact] * n_points
-        for column in POINT:
+        for column in points:
             curves[column] += run.points(column)
         if run.stood_still and n_points:
             curves["train_time_s"][-n_points:] = [math.nan] * n_points

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from harness.run.document import Document
 from reports.analysis.attribution import Attribution, attributions
+from reports.analysis.compare import compare_all
 from reports.analysis.interactions import BesideOther, Interplay
 from reports.analysis.optimum import Optimum, optima
+from reports.analysis.samples import pending
 from reports.analysis.sensitivity import Sensitivity, sensitivities
 from reports.analysis.types import Comparisons
 from reports.inputs.experiment import Experiment
@@ -22,6 +24,7 @@ class ByDesign:
     beside: Sequence[BesideOther]  # what each change of a pair adds with the other and without
     lowest: Sequence[Optimum]  # along axes
     signs: Sequence[Sensitivity]  # of effects along axes
+    confirmed: "Sequence[Confirmation]"  # on fresh seeds
 
     @classmethod
     def of(cls, experiment: Experiment, outcome: Comparisons) -> "ByDesign":
@@ -32,7 +35,31 @@ class ByDesign:
             beside=beside,
             lowest=optima(experiment),
             signs=sensitivities(experiment),
+            confirmed=[Confirmation.of(other) for other in experiment.confirmations],
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmation:
+    """An experiment that asked another's question again on fresh seeds, and what came out."""
+
+    experiment: Experiment
+    outcome: Comparisons
+    by_design: ByDesign
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> "Confirmation":
+        outcome = compare_all(experiment)
+        return cls(
+            experiment=experiment,
+            outcome=outcome,
+            by_design=ByDesign.of(experiment, outcome),
+        )
+
+    @property
+    def n_to_come(self) -> int:
+        """Runs without which it says nothing yet: it is no place to look beforehand."""
+        return pending(self.experiment)
 
 
 @dataclass(frozen=True, kw_only=True)

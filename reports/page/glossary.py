@@ -1,6 +1,7 @@
 """The words of a page and what they mean, beside those of its tables' columns."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from harness.run.plan import Plan
 from reports.page.tables import RunColumn
@@ -116,18 +117,24 @@ GENERAL_WORDS = (
 
 
 def definitions(
-    heads: Sequence[Head], columns: Sequence[RunColumn], plan: Plan
+    heads: Sequence[Head], columns: Sequence[RunColumn], plan: Plan, texts: Iterable[str]
 ) -> list[tuple[str, str]]:
-    """The columns of both tables, and the words between, with what they mean.
+    """The columns of both tables, and the words between that texts of the page have.
 
     A column of runs that the table of verdicts has too is told there; what was published has no
     verdicts, so none of their words.
     """
+    said = " ".join(texts).lower()
     meanings = {head.text: head.meaning for head in heads}
     general = dict(GENERAL_WORDS[:1] if plan.evidence else GENERAL_WORDS)
-    if plan.corpus.name != "stdlib":
-        general.pop("stdlib", None)
-    meanings |= general
+    for words, meaning in general.items():
+        if any(is_said(word.lower(), said) for word in words.split(", ")):
+            meanings[words] = meaning
     for column in columns:
         meanings.setdefault(column.head, column.meaning)
     return [*meanings.items()]
+
+
+def is_said(word: str, said: str) -> bool:
+    """Whether a text has the word, or more than one of it; both in small letters."""
+    return re.search(rf"(?<![-\w]){re.escape(word)}s?(?!\w)", said) is not None

@@ -1,7 +1,8 @@
 """The headline: what the runs answer, and what that holds for."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from harness.run.plural import plural
 from reports.analysis.increments import rungs_of
@@ -102,13 +103,31 @@ def what_helps(outcome: Comparisons) -> str:
     """How many arms are shown to help by the metric that decides, and which does most."""
     judged = {arm: outcome.judged(arm) for arm in outcome.arms}
     helping = {arm: c for arm, c in judged.items() if c is not None and c.kind == "helps"}
+    others = others_counted(judged.values())
     if not helping:
-        return "No arm is shown to help."
+        return f"No arm is shown to help{others}."
     most = max(helping, key=lambda arm: loss_gained(helping[arm]))
     named = f"{most} ({effect_text(helping[most])})"
     if len(helping) == 1:
-        return f"Of {plural(len(judged), 'arm')} one is shown to help: {named}."
-    return f"Of {len(judged)} arms {len(helping)} are shown to help, most {named}."
+        return f"Of {plural(len(judged), 'arm')} one is shown to help: {named}{others}."
+    return f"Of {len(judged)} arms {len(helping)} are shown to help, most {named}{others}."
+
+
+def others_counted(judged: Iterable[Comparison | None]) -> str:
+    """How many arms are worse, alike and undecided, behind what helps."""
+    kinds = Counter(kind_of(c) for c in judged)
+    told = []
+    for kind, words in (("hurts", "worse"), ("equal", "no different"), ("undecided", "undecided")):
+        if kinds[kind]:
+            told.append(f"{kinds[kind]} {'is' if kinds[kind] == 1 else 'are'} {words}")
+    return f"; {', '.join(told)}" if told else ""
+
+
+def kind_of(c: Comparison | None) -> str:
+    """helps, hurts, equal (bit for bit, too) or undecided."""
+    if c is not None and c.is_bit_equal:
+        return "equal"
+    return "undecided" if c is None or c.kind == "none" else c.kind
 
 
 def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
@@ -117,17 +136,12 @@ def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
     unit: of a loss, named once.
     """
     compared: dict[str, Comparison] = {}
-    groups: dict[str, list[str]] = {"helps": [], "hurts": [], "equal": [], "open": []}
+    groups: dict[str, list[str]] = {"helps": [], "hurts": [], "equal": [], "undecided": []}
     for arm in outcome.arms:
         c = outcome.judged(arm, name)
         if c is not None:
             compared[arm] = c
-        if c is None or (c.kind not in groups and not c.is_bit_equal):
-            groups["open"].append(arm)
-        elif c.is_bit_equal:
-            groups["equal"].append(arm)
-        else:
-            groups[c.kind].append(arm)
+        groups[kind_of(c)].append(arm)
     metric = metric_words(name)
     other, clauses = outcome.baseline, []
     if outcome.increments:
@@ -143,10 +157,10 @@ def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
         verb = verb_for(groups["equal"], "shows", "show")
         equal = listing(measured(groups["equal"], compared), most=NAMED)
         clauses.append(f"{equal} {verb} no difference that matters in {metric}")
-    if groups["open"]:
-        undecided = listing(measured(groups["open"], compared), most=NAMED)
+    if groups["undecided"]:
+        undecided = listing(measured(groups["undecided"], compared), most=NAMED)
         if clauses:
-            clauses.append(f"{undecided} {verb_for(groups['open'], 'is', 'are')} undecided")
+            clauses.append(f"{undecided} {verb_for(groups['undecided'], 'is', 'are')} undecided")
         else:
             clauses.append(f"Undecided in {metric}: {undecided}")
     text = f"{'; '.join(clauses)}."
@@ -180,8 +194,10 @@ def counted_sentence(
     if groups["equal"]:
         verb = verb_for(groups["equal"], "shows", "show")
         clauses.append(f"{len(groups['equal'])} {verb} no difference that matters")
-    if groups["open"]:
-        clauses.append(f"{len(groups['open'])} {verb_for(groups['open'], 'is', 'are')} undecided")
+    if groups["undecided"]:
+        clauses.append(
+            f"{len(groups['undecided'])} {verb_for(groups['undecided'], 'is', 'are')} undecided"
+        )
     text = "; ".join(clauses)
     return f"{text[:1].upper()}{text[1:]}."
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.run.plan import Plan
+from harness.run.plural import plural
 from reports.analysis.optimum import GridAxis, Lowest, Optimum
 from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
@@ -12,8 +13,9 @@ from reports.analysis.sensitivity import Sensitivity
 from reports.analysis.types import Comparison, Comparisons
 from reports.inputs.experiment import Experiment
 from reports.page.asking import asked_steps
-from reports.page.by_design import ByDesign
+from reports.page.by_design import ByDesign, Confirmation
 from reports.page.command_words import OF_RESULTS, without_folders
+from reports.page.confirmed import not_asked_again
 from reports.page.headline import loss_gained
 from reports.page.naming import NAMED, listing
 from reports.page.places import place_words
@@ -33,6 +35,8 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons, by_design: By
             judged[arm] = c
     if experiment.plan.imported or not judged:
         return ""
+    if by_design.confirmed:
+        return next_of_confirmed(experiment, by_design.confirmed)
     if experiment.plan.halving:
         return next_of_halving(experiment, outcome)
     helping = [arm for arm, c in judged.items() if c.kind == "helps"]
@@ -59,6 +63,18 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons, by_design: By
     else:
         step = unasked(experiment, outcome)
     return f"Shown to help: {helps}. What to run next: {step}."
+
+
+def next_of_confirmed(experiment: Experiment, confirmed: Sequence[Confirmation]) -> str:
+    """What the last experiment that asked again says to run; of an unfinished one its rest."""
+    last = confirmed[-1]
+    if last.n_to_come:
+        return (
+            f"What to run next: the rest of {last.experiment.name},"
+            f" {plural(last.n_to_come, 'run')} to come, which asks again on fresh seeds."
+        )
+    told = next_of_verdicts(last.experiment, last.outcome, last.by_design)
+    return f"By {last.experiment.name}: {told}{not_asked_again(experiment, confirmed)}"
 
 
 def next_of_halving(experiment: Experiment, outcome: Comparisons) -> str:

@@ -24,14 +24,21 @@ class Related:
 def related(experiment: Experiment) -> list[Related]:
     """What to say of experiments that share a change and the baseline, by what was seen of them."""
     sentences, memory = [], experiment.memory
-    for beginning, names in ((CONFIRMED, memory.confirmed_by), (CONFIRMS, memory.confirms)):
+    told = {other.name for other in experiment.confirmations}
+    confirmed_by = [name for name in memory.confirmed_by if name not in told]
+    for beginning, names in ((CONFIRMED, confirmed_by), (CONFIRMS, memory.confirms)):
         pages = {}
         for name in names:
-            address = experiment.pages.get(name, "")
-            pages[name] = address if PAGE_ADDRESS.fullmatch(address) else ""
+            pages[name] = address_of(experiment, name)
         if pages:
             sentences.append(Related(words=beginning, pages=pages))
     return sentences
+
+
+def address_of(experiment: Experiment, name: str) -> str:
+    """That of another's page, as a page of this one links it; '' where there is none."""
+    address = experiment.pages.get(name, "")
+    return address if PAGE_ADDRESS.fullmatch(address) else ""
 
 
 def with_pages(experiment: Experiment, out: Path, results: Path | None) -> Experiment:

@@ -42,11 +42,13 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
         c.level for c in map(outcome.judged, outcome.arms) if c is not None and c.low is not None
     }
     if levels:
-        alike = "shares, or all interactions," if plan.design == "shapley" else "arms"
-        sentences.append(
-            f"In brackets are {100 * min(levels):.0f} % intervals, which hold for all {alike} at"
-            " once."
-        )
+        alike = "hold for all arms at once"
+        if plan.design == "shapley":
+            alike = (
+                "hold for all arms at once, those of shares for all shares, those of interactions"
+                " for all of these"
+            )
+        sentences.append(f"In brackets are {100 * min(levels):.0f} % intervals, which {alike}.")
     if plan.imported or plan.foreign:
         sentences.append("Size and rates are the scripts' own and not known here.")
     if outcome.increments and plan.design == "chain":

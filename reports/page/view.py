@@ -1,6 +1,6 @@
 """What the template prints of one experiment, gathered: sentences, tables, drawn figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -17,6 +17,7 @@ from reports.page.by_design import PageSource
 from reports.page.cells import Part
 from reports.page.changes import ChangeSet, change_sets
 from reports.page.citation import citation
+from reports.page.confirmed import AskedAgain, asked_again
 from reports.page.draw import leading, palette_of
 from reports.page.glossary import definitions
 from reports.page.headline import headline
@@ -155,6 +156,7 @@ class View:
     question: str
     verdicts: Verdicts
     scope: str
+    asked_again: Sequence[AskedAgain]  # what came out on fresh seeds
     related: Sequence[Related]  # experiments that asked the same at other seeds
     next_run: str  # what to run next; '' where nothing is to be said
     facts: Sequence[Fact]
@@ -192,6 +194,23 @@ def hints_by_arms(plan: Plan) -> list[tuple[str, ClockHint]]:
     return listed
 
 
+def texts_of(
+    verdicts: Verdicts, of_runs: Sequence[Fact], tables: Sequence[Study], figures: Sequence[Figure]
+) -> Iterator[str]:
+    """What a page says of an experiment between its headline and its settings."""
+    yield from (verdicts.lead, *verdicts.notes)
+    for head in verdicts.heads:
+        yield f"{head.text} {head.meaning}"
+    for row in verdicts.rows:
+        yield from (row.arm, *(part.text for cell in row.cells for part in cell.parts))
+    for verdict, text in verdicts.reading:
+        yield f"{verdict} {text}"
+    yield from (fact.text for fact in of_runs)
+    for table in tables:
+        yield from (table.lead, *table.heads)
+    yield from (f"{figure.title} {figure.caption}" for figure in figures)
+
+
 def view(source: PageSource, figures: Sequence[Figure], index: int) -> View:
     """An experiment as the template prints it; index: its place on the page."""
     experiment, outcome, by_design = source.experiment, source.outcome, source.by_design
@@ -215,6 +234,8 @@ def view(source: PageSource, figures: Sequence[Figure], index: int) -> View:
     first = leading(figures, outcome, plan)
     others = [figure for figure in figures if figure.key not in {f.key for f in first}]
     columns = run_columns(runs, experiment.plan)
+    tables = studies(experiment, by_design, outcome)
+    of_runs = facts(recipe, outcome, runs, accept_stale=experiment.accept_stale)
     rows = [(row.run_id, row.arm, css[row.arm], row.cells) for row in run_rows(runs, columns)]
     return View(
         index=index,
@@ -222,11 +243,12 @@ def view(source: PageSource, figures: Sequence[Figure], index: int) -> View:
         question=plan.question or f"What do the changes of {experiment.name} do?",
         verdicts=verdicts,
         scope=scope(recipe, outcome),
+        asked_again=asked_again(experiment, by_design.confirmed),
         related=related(experiment),
         next_run=next_run,
-        facts=facts(recipe, outcome, runs, accept_stale=experiment.accept_stale),
+        facts=of_runs,
         published=published,
-        studies=studies(experiment, by_design, outcome),
+        studies=tables,
         failures=failures(runs[~waiting]),
         n_waiting=int(waiting.sum()),
         figures=[DrawnFigure.of(figure, palette, index) for figure in first],
@@ -240,7 +262,15 @@ def view(source: PageSource, figures: Sequence[Figure], index: int) -> View:
         citation=citation(recipe),
         run_columns=columns,
         run_rows=rows,
-        definitions=definitions(verdicts.heads, columns, plan),
+        definitions=definitions(
+            verdicts.heads,
+            columns,
+            plan,
+            [
+                *(plan.question, verdicts.answer, scope(recipe, outcome), next_run, plan.design),
+                *texts_of(verdicts, of_runs, tables, figures),
+            ],
+        ),
     )
 
 

@@ -22,6 +22,7 @@ from reports.inputs.export import as_text
 from reports.latex import escaped
 from reports.page.by_design import ByDesign
 from reports.page.cells import VerdictCell
+from reports.page.confirmed import asked_again
 from reports.page.headline import headline
 from reports.page.published import EVIDENCE_HEADINGS, rows_as_compared
 from reports.page.verdicts import VerdictRow
@@ -78,7 +79,8 @@ class PaperTable:
         else:
             recipe = Recipe.of(experiment, outcome.budget)
             by_design = ByDesign.of(experiment, outcome)
-            answer = headline(experiment, outcome, by_design, recipe)
+            said = [again.sentence for again in asked_again(experiment, by_design.confirmed)]
+            answer = " ".join([*said, headline(experiment, outcome, by_design, recipe)])
             verdicts = verdicts_of(experiment, outcome, answer, css)
         return cls(
             experiment=experiment,

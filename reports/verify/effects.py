@@ -10,8 +10,9 @@ in rendered.py.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from reports.stats.digits import room, unit
@@ -40,6 +41,7 @@ NO_INTERVAL = ("too few runs", "no error estimate", "undecided", "not judged")
 EQUAL = ("no difference larger than",)
 NO_DECISION = ("undecided", "too few runs")
 OLD_WORDS = {"step_time": "step_ms"}  # of the plans in older pages
+ENDS = re.compile(r"undecided: ([+−]?[\d.]+) to ([+−]?[\d.]+)")
 UNFINISHED = ("pending", "running", "interrupted", "preempted", "claimed")
 
 
@@ -70,6 +72,7 @@ def check_effects(
                 f"arm {arm!r}: {metric}.effect is printed as {effect.text} but backfitting gives"
                 f" {expected:.6g}"
             )
+        yield from check_paired_sd(table, arm, printed[arm], metric)
     if memory.get("lost"):
         return  # rendered.py knows which intervals there must not be
     raised = raised_by(memory, len(arms))
@@ -92,6 +95,21 @@ def check_effects(
         pooled = [arm for arm in here if arm not in noisy]
         yield from check_blocks(table, pooled, printed, m, prior)
         yield from check_separate(table, [arm for arm in here if arm in noisy], printed, m)
+
+
+def check_paired_sd(
+    table: Table, arm: str, printed: Mapping[str, Printed], key: str
+) -> Iterator[str]:
+    """The scatter of an arm's differences within blocks; key: of the metric in the row."""
+    part = printed.get(f"{key}.sd_paired")
+    differences = table.differences(arm)
+    if part is None or len(differences) < 2:
+        if part is not None:
+            yield f"arm {arm!r}: {key}.sd_paired is printed of fewer than two blocks"
+        return
+    expected = stdev(differences)
+    if not near(part.values[0] or 0.0, expected, 1e-6):
+        yield f"arm {arm!r}: {key}.sd_paired is {part.text} but the rows give {expected:.3g}"
 
 
 def raised_by(memory: Embedded, n_arms: int) -> float:
@@ -177,6 +195,8 @@ def check_word(printed: Mapping[str, Printed], plan: Embedded, arm: str) -> Iter
     margin = plan.get("margin")
     if metric != OLD_WORDS.get(primary, primary):
         margin = None
+    if metric not in LOG_SCALE and part is not None:
+        yield from check_ends(word.text, part, arm)
     if own_metrics(plan).get(metric) == "higher":
         effect, part = turned(effect), None if part is None else turned(part)
     if word.text.startswith(fitting_words(metric, effect, part, margin)):
@@ -185,6 +205,18 @@ def check_word(printed: Mapping[str, Printed], plan: Embedded, arm: str) -> Iter
     if part is not None:
         interval = part.text
     yield f"arm {arm!r}: the verdict '{word.text}' does not follow from the interval {interval}"
+
+
+def check_ends(verdict: str, part: Printed, arm: str) -> Iterator[str]:
+    """The two numbers of 'undecided: a to b' against the interval that is printed beside."""
+    told = ENDS.match(verdict)
+    if told is None:
+        return
+    for text, end in zip(told.groups(), part.values, strict=True):
+        decimals = len(text.partition(".")[2])
+        if end is None or abs(float(text.replace("−", "-")) - end) > 0.5000001 * 10.0**-decimals:
+            yield f"arm {arm!r}: the verdict '{verdict}' does not tell the ends of {part.text}"
+            return
 
 
 def turned(printed: Printed) -> Printed:

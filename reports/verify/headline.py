@@ -19,6 +19,7 @@ COUNTED = re.compile(
     r"\b(?P<n>\d+|[Nn]one)(?: of \d+ arms)? (?:is|are) (?P<word>better|worse) than"
     r"|\b(?:(?P<helping>No) arm|Of \d+ arms? (?P<many>\d+|one)) (?:is|are) shown to help"
 )
+BESIDE = re.compile(r"\b(\d+) (?:is|are) (worse|no different|undecided)(?=[,.;]|$)")
 PRINTED = re.compile(r"(\d+) layers?\b|of width (\d+)|(\d+) steps?\b")
 
 
@@ -40,18 +41,35 @@ def check_headline(page: Page, index: int, data: Embedded, rows: Sequence[Row]) 
     if not any(f"{metric}.effect" in printed for printed in named):
         metric = "val_loss"
 
-    verdicts = [printed["verdict"].text for printed in named if "verdict" in printed]
+    judged = [printed for printed in named if "verdict" in printed]
+    kinds = [kind_of(printed, f"{prefix}{metric}") for printed in judged]
     for sentence in re.split(r"\.\s", answer):
         if "held-out" not in sentence:
-            yield from check_counted_arms(sentence, [WORDS.get(verdict) for verdict in verdicts])
+            yield from check_counted_arms(sentence, kinds)
         of = HELD_OUT if "held-out" in sentence else f"{prefix}{metric}"
         for arm, printed in zip(arms, named, strict=True):
             for clause in re.split("[;:]", sentence):
                 yield from check_clause(clause, arm, printed, of)
 
 
-def check_counted_arms(sentence: str, verdicts: Sequence[str | None]) -> Iterator[str]:
-    """How many arms a sentence says are better or worse; verdicts: of all of them."""
+def kind_of(printed: Mapping[str, Printed], key: str) -> str:
+    """What a row's verdict is about its arm; of two that end alike in every bit no difference.
+
+    key: of the metric that decides."""
+    verdict, effect = printed["verdict"].text, printed.get(f"{key}.effect")
+    if verdict == "baseline" or verdict in WORDS:
+        return WORDS.get(verdict, verdict)
+    is_nothing = effect is not None and effect.values[0] == 0
+    if verdict.startswith("no difference") or (is_nothing and f"{key}.interval" not in printed):
+        return "no different"
+    return "undecided"
+
+
+def check_counted_arms(sentence: str, verdicts: Sequence[str]) -> Iterator[str]:
+    """How many arms a sentence says are better, worse, alike or open; verdicts: of all of them."""
+    for n, kind in BESIDE.findall(sentence):
+        if int(n) != verdicts.count(kind):
+            yield f"the headline says that {n} are {kind}, the table {verdicts.count(kind)}"
     for match in COUNTED.finditer(sentence):
         number, comparative = (
             match["n"] or match["helping"] or match["many"],

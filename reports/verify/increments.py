@@ -7,7 +7,7 @@ second formula here; their estimates and words are left to the rerun in rendered
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, stdev
 
 import numpy as np
 from scipy import stats
@@ -104,6 +104,12 @@ def check_increments(
         effect = printed[above].get(f"{key}.effect")
         if effect is None:
             continue
+        scatter = printed[above].get(f"{key}.sd_paired")
+        expected = stdev(
+            table.blocks[above][b] - table.blocks[below][b] for b in table.blocks[above]
+        )
+        if scatter is not None and not near(scatter.values[0] or 0.0, expected, OF_VALUE):
+            yield f"arm {above!r}: {key}.sd_paired is {scatter.text}, blocks give {expected:.3g}"
         first, second = rungs.index(below), rungs.index(above)
         difference = fmean(y[second]) - fmean(y[first])
         errors = errors_of(residuals, max(variances[first], variances[second]))

@@ -47,9 +47,10 @@ def check_lengths(
         pace, pace_after = seconds[baseline] / before, seconds[arm] / after
         learning = (pace + pace_after) / 2 * (after - before)
         systems = (before + after) / 2 * (pace_after - pace)
-        for key, gain in zip(GAINS, (learning, systems), strict=True):
+        percents = [100 * gain / seconds[baseline] for gain in (learning, systems)]
+        for key, gains in (*zip(GAINS, zip(percents)), ("gain.seconds", (learning, systems))):
             if key in printed[arm]:
-                yield from agree(arm, key, printed[arm][key], 100 * gain / seconds[baseline])
+                yield from agree(arm, key, printed[arm][key], *gains)
 
 
 def tokens_of_steps(rows: Sequence[Row]) -> dict[str, float]:
@@ -70,8 +71,11 @@ def tokens_of_steps(rows: Sequence[Row]) -> dict[str, float]:
     return of_step
 
 
-def agree(arm: str, key: str, part: Printed | None, expected: float) -> Iterator[str]:
+def agree(arm: str, key: str, part: Printed | None, *expected: float) -> Iterator[str]:
     """A sentence where another value is printed, or none."""
-    if part is None or not near(expected, part.values[0], WITHIN):
-        shown = "missing" if part is None else f"printed as {part.text}"
-        yield f"arm {arm!r}: {key} is {shown} but the rows give {expected:.6g}"
+    if part is None:
+        yield f"arm {arm!r}: {key} is missing but the rows give {expected[0]:.6g}"
+        return
+    for value, printed in zip(expected, part.values, strict=True):
+        if not near(value, printed, WITHIN):
+            yield f"arm {arm!r}: {key} is printed as {part.text} but the rows give {value:.6g}"

@@ -1,16 +1,18 @@
-"""The second path for the note on step times: both its changes from the table that is printed."""
+"""The second path for the notes on step times: from the printed table and from the rows."""
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from reports.verify.page import Embedded, Page, Printed
+from reports.verify.page import Embedded, Page, Printed, Row
 
 RATIO_NOTE = re.compile(
     r"Of (?P<arm>.+) the mean step time is (?P<means>\S+) % off (?P<base>.+)'s, its Δ step time"
     r" (?P<blocks>\S+) %:"
 )
 ARM_AND_BASE = ("arm", "base")
+TOO_NOISY = "Too noisy for any time claim"
+SPAN = re.compile(r"runs of (?P<arm>.+) alone took from (?P<least>[\d.]+) to (?P<most>[\d.]+) ms")
 OF_PRINTED_PERCENT = 0.15  # percent: half of the last digit, and what carried values leave off
 
 
@@ -32,6 +34,32 @@ def check_ratios(page: Page, index: int, plan: Embedded) -> Iterator[str]:
             told = float(said[name].replace("−", "-"))
             if not abs(told - 100 * change) <= OF_PRINTED_PERCENT:  # nan where the table has none
                 yield f"a note says {told:+.1f} % of {said['arm']}, the table {100 * change:+.1f} %"
+
+
+def check_noisy(page: Page, index: int, plan: Embedded, rows: Sequence[Row]) -> Iterator[str]:
+    """Sentences on a note that times tell nothing: the runs that it names, and the table's words.
+
+    rows: outcomes compared on times."""
+    for where, note in page.sentences.items():
+        if where[:2] != (index, "notes") or not note.startswith(TOO_NOISY):
+            continue
+        said = SPAN.search(note)
+        times = [
+            row["step_ms"]
+            for row in rows
+            if said and row["arm"] == said["arm"] and row["status"] == "finished" and row["step_ms"]
+        ]
+        if said is None or not times:
+            yield f"a note names no runs whose times were compared: {note}"
+            continue
+        for told, time in ((said["least"], min(times)), (said["most"], max(times))):
+            if float(told) != float(f"{time:.4g}"):
+                yield f"a note says {told} ms a step of {said['arm']}, its rows {time:.5g}"
+        for place, arm in enumerate(plan["arms"]):
+            ends = page.verdicts.get((index, place), {}).get("step_ms.interval")
+            low, high = ends.values if ends is not None else (None, None)
+            if low is not None and high is not None and (low > 0 or high < 0):
+                yield f"a note says that no time is told apart, the table that {arm['name']}'s is"
 
 
 def carried_value(row: Mapping[str, Printed], key: str) -> float:

@@ -22,6 +22,7 @@ from reports.inputs.published_experiments import published_experiment
 from reports.page.embed import embed_experiment, plain, table_rows
 from reports.page.version import WRITTEN_BY, version
 from reports.verify.beside import check_beside
+from reports.verify.confirmed import check_confirmed
 from reports.verify.contributions import check_contributions
 from reports.verify.effects import check_effects, check_word, is_anytime, raised_by
 from reports.verify.evidence import check_evidence
@@ -32,7 +33,7 @@ from reports.verify.lengths import check_lengths
 from reports.verify.markup import plainly
 from reports.verify.optimum import check_optima, check_signs
 from reports.verify.page import Embedded, Page, Printed, Row, read_page
-from reports.verify.ratios import check_ratios
+from reports.verify.ratios import check_noisy, check_ratios
 from reports.verify.rendered import check_rendered
 from reports.verify.rows import check_aggregates, check_rows, compared_rows, outcomes_of
 from reports.verify.same import same_data
@@ -91,6 +92,7 @@ def check_data(page: Page, results: Path | None) -> list[str]:
         else:
             checks.append(check_statistics(page, index, data, rows))
             checks.append(check_headline(page, index, data, rows))
+            checks.append(check_confirmed(page, index, data, results))
         if results is not None and not data["plan"].get("evidence"):
             checks.append(check_results(data, rows, results))
             checks.append(check_memory(data, results))
@@ -130,8 +132,10 @@ def check_statistics(page: Page, index: int, data: Embedded, rows: Sequence[Row]
                         )
     yield from check_ratios(page, index, plan)
     outcomes = outcomes_of(data, rows)
+    timed = compared_rows(outcomes, arms, "timing")
     losses = [row for row in outcomes if row["role"] == "loss"] or outcomes
-    yield from check_lengths(losses, compared_rows(outcomes, arms, "timing"), printed, plan)
+    yield from check_lengths(losses, timed, printed, plan)
+    yield from check_noisy(page, index, plan, timed)
     for arm in arms:
         if arm != plan["baseline"]:
             yield from check_word(printed[arm], plan, arm)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.plan import PlanQuestion, changes_words, plan_facts, print_plan
+from harness.cli.plan import print_plan
+from harness.cli.plan_facts import PlanQuestion, changes_words, plan_facts
 from harness.experiment.experiment import Experiment, load_experiment
 from harness.experiment.plan import plan_runs
 

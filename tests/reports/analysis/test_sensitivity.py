@@ -86,7 +86,9 @@ def test_the_page_says_where_a_sign_depends_on_the_rate(tmp_path: Path) -> None:
 def test_the_longer_list_of_arms_and_points_goes_down_the_page(tmp_path: Path) -> None:
     made = crossed(tmp_path, {"baseline": (0.0, 0.0, 0.05), "a": (0.02, 0.0, 0.02)})
     by_design = ByDesign.of(made, compare_all(made))
-    (table,) = [study for study in studies(made, by_design) if study.key == "sensitivity"]
+    (table,) = [
+        study for study in studies(made, by_design, compare_all(made)) if study.key == "sensitivity"
+    ]
     assert (table.first, table.heads) == ("point", ["a"])
     names = [name for name, _ in table.rows]
     assert names == [*(f"optim.muon_lr {factor}" for factor in FACTORS), "sign"]

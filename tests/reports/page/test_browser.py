@@ -188,7 +188,7 @@ def test_screenshots_show_something(browser, pages, tmp_path):
 
 
 def test_on_a_phone_the_name_of_an_arm_stands_in_one_line(browser):
-    browser.open(HISTORY.parents[1] / "quickstart" / "quickstart.html", width=360)
+    browser.open(HISTORY.parents[1] / "quickstart" / "r08_ladder.html", width=360)
     cells = "table.cards[aria-labelledby=differences-0] td"
     heights = browser.evaluate(
         f"Array.from(document.querySelectorAll('{cells}'), (cell) => cell.offsetHeight)"

@@ -31,7 +31,8 @@ def lines_of(folder, *, margin):
 
 def test_each_kind_is_told_by_the_arm_that_shows_it_best(tmp_path):
     page, lines = lines_of(tmp_path, margin=0.05)
-    assert [*lines] == ["worse", "no difference larger than 0.05 nats per byte"]
+    assert [*lines] == ["the rule", "worse", "no difference larger than 0.05 nats per byte"]
+    assert "be it within the margin or beyond" in lines["the rule"]
     assert re.match(
         r"The interval of farther, \+0\.4\d+ \[.*\], lies wholly on the worse", lines["worse"]
     )
@@ -53,5 +54,6 @@ def test_undecided_is_not_said_to_be_nothing(tmp_path, margin, why):
     assert lines[undecided].startswith("The interval of near, ")
     assert f"holds zero and {why}" in lines[undecided].replace(", and", " and")
     assert "it is no sign that there is none" in lines[undecided]
+    assert ("no difference larger" in lines["the rule"]) == (margin is not None)
     answer = re.search(r'data-key="answer">(.*?)</p>', page.read_text())[1]
     assert re.search(r"near \(\S+ \[\S+,\u00a0\S+\]\) is undecided", answer), answer

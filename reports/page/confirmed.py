@@ -1,0 +1,54 @@
+"""What came out where a page's question was asked again on fresh seeds, and what is left open."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.run.plan import PlanArm
+from harness.run.plural import plural
+from reports.inputs.experiment import Experiment
+from reports.page.by_design import Confirmation
+from reports.page.headline import sentence_on
+from reports.page.naming import NAMED, listing
+from reports.page.related import address_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedAgain:
+    """What another experiment says: its beginning, its name with the address, what came out."""
+
+    words: str
+    name: str
+    address: str
+    answer: str
+
+    @property
+    def sentence(self) -> str:
+        """All of it."""
+        return f"{self.words} ({self.name}): {self.answer}"
+
+
+def asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> list[AskedAgain]:
+    """Of each that asked again; of one with runs to come how many, for it may not be looked at."""
+    told = []
+    for other in confirmed:
+        plan, outcome = other.experiment.plan, other.outcome
+        words = f"Asked again on {plural(len(plan.seeds), 'fresh seed')} since"
+        answer = sentence_on(outcome, outcome.primary, plan.corpus.unit)
+        if other.n_to_come:
+            words = f"Being asked again on {plural(len(plan.seeds), 'fresh seed')}"
+            answer = f"{plural(other.n_to_come, 'run')} to come."
+        address = address_of(experiment, plan.name)
+        told.append(AskedAgain(words=words, name=plan.name, address=address, answer=answer))
+    return told
+
+
+def not_asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> str:
+    """The arms that no other experiment asked again, in a sentence; '' where there is none."""
+    asked = {key_of(arm) for other in confirmed for arm in other.experiment.plan.arms}
+    left = [arm.name for arm in experiment.plan.arms if key_of(arm) not in asked]
+    return f" Not asked again: {listing(left, most=NAMED)}." if left else ""
+
+
+def key_of(arm: PlanArm) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+    """What an arm is in whatever experiment: its changes, its point on axes."""
+    return frozenset(arm.changes), frozenset(arm.point.items())
