@@ -76,6 +76,8 @@ class WithPairs(nn.Module):
 class Empty(nn.Module):
     """A layer without attention and MLP: the stream stays as it is (record 35)."""
 
+    attn = mlp = None  # to whoever asks every layer for its parts
+
     def forward(self, stream: Stream, rotary: Turns, mask: Mask, source: Tensor | None) -> None:
         """Change nothing."""
 

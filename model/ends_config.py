@@ -105,6 +105,20 @@ class EndsConfig:
         },
         gt=0,
     )
+    logits_dtype: Literal["fp32", "bf16"] = toggle(
+        "fp32",
+        record="r37",
+        affects=("rounding",),
+        choices={"fp32": "r02", "bf16": "r37"},
+        doc=(
+            "logits while training, which a sigmoid caps in fp32: as they are, or rounded; the loss"
+            " of them is in fp32. Under precision.mode fp32 nothing is rounded"
+        ),
+        requires={
+            "*": {"model.logit_softcap": ("sigmoid30", "sigmoid30_by_width", "sigmoid23")},
+        },
+        conflicts={"*": {"model.loss_rows": ON}},
+    )
     fp8_head: tuple[float, ...] = toggle(
         (),
         record="r19",

@@ -26,7 +26,7 @@ from .loss import chunked_cross_entropy
 from .mask import document_ids
 from .mudd import Mudd, MuddGates
 from .parameters import initialize, parameter
-from .precision import PLAIN, Dtypes
+from .precision import BF16, PLAIN, Dtypes
 from .skips import SKIP_INIT, Backout, Skip
 from .softcap import capped, softcap_of
 from .stream import ENTERED, Stream
@@ -112,6 +112,7 @@ class GPT(nn.Module):
 
         self.first_values = c.value_residual is not None
         self.softcap, self.loss_rows = softcap_of(c.logit_softcap, c.d_model), c.loss_rows
+        self.trained_logits = BF16 if c.logits_dtype == "bf16" and dtypes.rounds else None
         self.kinds = layer_kinds(c)
         self.mask_args = None
         if c.attn_mask == "document":
@@ -218,6 +219,8 @@ class GPT(nn.Module):
         )
         if self.softcap is not None:
             z = capped(z, self.softcap)
+        if self.trained_logits is not None and self.training:
+            z = z.to(self.trained_logits)
         return z.float()
 
     def forward(self, ids_BT: Tensor, targets_BT: Tensor, window: Tensor | None = None) -> Tensor:

@@ -16,6 +16,14 @@ class LossConfig:
         choices={"sum_per_rank": "r22"},
         doc="gradients are those of a pass's mean loss, or of the sum over its tokens",
     )
+    scale: float = toggle(
+        1.0,
+        record="r65",
+        choices={2.0: "r65"},
+        doc="factor on the training loss, for its gradients alone",
+        gt=0,
+        le=2**20,
+    )
     next_tokens: tuple[float, ...] = toggle(
         (),
         record="r53",

@@ -72,6 +72,17 @@ class AdamConfig:
         doc="epsilon beside the bias-corrected root of the second moment, or the uncorrected one",
         conflicts={"uncorrected": {"optim.adam_fused": "not null"}},
     )
+    adam_moments_dtype: Literal["parameter", "bf16", "fp32"] = toggle(
+        "parameter",
+        record="r32",
+        affects=("rounding",),
+        choices={"parameter": "r02", "bf16": "r32", "fp32": "r56"},
+        doc=(
+            "moments in the dtype of their parameter, or in one for all. Under precision.mode fp32"
+            " nothing is rounded"
+        ),
+        requires={"*": {"optim.adam_eps_form": ("uncorrected",)}},
+    )
     adam_fused: bool = toggle(
         False,
         record="r03pre",

@@ -8,7 +8,7 @@ import torch
 import torch._dynamo  # by every optimizer when it is made: imported here, a worker's forks share it
 from torch.nn import Parameter
 
-from .adam import Adam
+from .adam import MOMENTS, Adam
 from .config import OptimConfig
 from .muon import Group, Muon, OrthogonalNesterov
 from .roles import role_like, row_of, setting
@@ -36,9 +36,10 @@ def build_optimizers(
 ) -> list[torch.optim.Optimizer]:
     """Optimizers over named parameters by role: embed, value_embed, head, scalar, hidden.
 
-    params: role -> (name, parameter); a tied table is an embed. dtype: of the orthogonalisation.
-    device_type: "cpu" or "cuda". head_dim: rows of q and k for each head. compile: run it through
-    torch.compile. own: what moves some of them, or all, instead; it sees to `base_lr`.
+    params: role -> (name, parameter); a tied table is an embed. dtype: of the orthogonalisation;
+    where it is fp32, moments are, too. device_type: "cpu" or "cuda". head_dim: rows of q and k for
+    each head. compile: run it through torch.compile. own: what moves some of them, or all, instead;
+    it sees to `base_lr`.
     A group holds parameters of one role with equal settings, and carries `role`, `names`,
     `base_lr`, the rate that `set_schedule` scales, and whether it `waits` or `rests` (cadence.py).
     Call it after the process group exists. Errors: ValueError, see Muon.
@@ -54,7 +55,8 @@ def build_optimizers(
     # record 2 is one AdamW over everything
     single = config.adam_objects == "single" or config.matrix_optimizer == "adamw"
     parts = [groups] if single else [[group] for group in groups]
-    optimizers += [_adam(part, config, device_type) for part in parts if part]
+    moments = None if dtype == torch.float32 else MOMENTS[config.adam_moments_dtype]
+    optimizers += [_adam(part, config, device_type, moments) for part in parts if part]
     if matrix_groups:
         optimizers.append(
             MATRIX_OPTIMIZERS[config.matrix_optimizer](
@@ -143,9 +145,11 @@ def _groups(
     return adam, matrices
 
 
-def _adam(groups: list[Group], config: OptimConfig, device_type: str) -> torch.optim.Optimizer:
+def _adam(
+    groups: list[Group], config: OptimConfig, device_type: str, moments: torch.dtype | None
+) -> torch.optim.Optimizer:
     if config.adam_eps_form == "uncorrected":
-        return Adam(groups, config)
+        return Adam(groups, config, moments)
     fused = config.adam_fused and device_type in FUSED_DEVICES
     decays = any(group["weight_decay"] for group in groups)
     rule = torch.optim.AdamW if decays else torch.optim.Adam

@@ -32,11 +32,11 @@ from .config import OptimConfig
 from .decay import with_cautious_decay
 from .exchange import EXCHANGES, Ranks, redundant
 from .mantissa import joined, parted, stepped
+from .memory import AsSaved
 from .orthogonalize import frobenius, orthogonalize, result_dtype
 from .variance import LEAST, normalize, second_shape, side_by_side
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
-State = dict[str, Any]  # of an optimizer, as torch saves it
 Group = dict[str, Any]  # of parameters, as torch.optim keeps it: a rule's settings by name
 
 
@@ -92,7 +92,7 @@ def whole(u_KMN: Tensor) -> Tensor:
     return u_KMN
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(AsSaved):
     """Muon over groups of matrices.
 
     A group is a dict with `params`, `names` and optionally `lr` and `momentum`, which are read at
@@ -268,14 +268,6 @@ class Muon(torch.optim.Optimizer):
         high, low = parted(weights)
         torch._foreach_copy_(list(batch), list(high.unbind()))
         torch._foreach_copy_([s["bits"] for s in states], list(low.unbind()))
-
-    def load_state_dict(self, state_dict: State) -> None:
-        """As it was saved: the library alone would round the memory to the matrices' dtype."""
-        super().load_state_dict(state_dict)
-        params = [p for group in self.param_groups for p in group["params"]]
-        for i, memory in state_dict["state"].items():
-            for name, value in memory.items():
-                self.state[params[i]][name] = value.to(params[i].device, copy=True)
 
 
 class OrthogonalNesterov(Muon):

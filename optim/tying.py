@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from .adam import Adam
+
 
 class Tie(NamedTuple):
     """The two parameters."""
@@ -44,7 +46,9 @@ def part(tie: Tie, optimizers: Sequence[torch.optim.Optimizer]) -> None:
     for optimizer in optimizers:
         moves_table = any(p is table for group in optimizer.param_groups for p in group["params"])
         if moves_table and memory and table not in optimizer.state:
+            moments = optimizer.moments if isinstance(optimizer, Adam) else None
+            dtype = moments or table.dtype
             optimizer.state[table] = {
-                name: value.to(table.dtype if value.shape == head.shape else value.dtype, copy=True)
+                name: value.to(dtype if value.shape == head.shape else value.dtype, copy=True)
                 for name, value in memory.items()
             }

@@ -82,6 +82,14 @@ def gain(value: float) -> str:
     return plus(value) + significant(value, 2)
 
 
+def token_count(value: float) -> str:
+    """A number of tokens: of many four digits with the unit that a budget is told in."""
+    for unit, size in (("B", 1e9), ("M", 1e6), ("K", 1e3)):
+        if abs(value) >= 10 * size or (abs(value) >= size and unit != "K"):
+            return f"{significant(value / size, 4)}{unit}"
+    return f"{value:.0f}"
+
+
 def percent_change(value: float) -> str:
     return f"{100 * value:+.1f} %"
 
@@ -115,6 +123,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "rate": whole_percent,
     "ratio": "{:.3f}".format,
     "count": "{:.0f}".format,
+    "tokens": token_count,
     "p": p_value,
     "mib": "{:.0f}".format,
     "mfu": percent,

@@ -1,8 +1,10 @@
 """One thread per process: the tests' tensors are tiny, and threads that wait for each other make a busy machine crawl."""
 
 import os
+import re
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,6 +37,16 @@ def nothing_goes_on():
     yield
     if "tests.fake_matrix" in sys.modules:
         sys.modules["tests.fake_matrix"].end_started()
+
+
+ALL_SLOW = re.compile(r"^pytestmark = (?:\[[^\]]*)?pytest\.mark\.slow\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file of slow tests alone is not imported where they are left out: building its cases takes seconds."""
+    if collection_path.suffix != ".py" or not config.option.markexpr.startswith("not slow"):
+        return None
+    return bool(ALL_SLOW.search(collection_path.read_text(encoding="utf-8"))) or None
 
 
 LONGEST = (

@@ -23,7 +23,7 @@ def dump(record: str) -> str:
     """The resolved preset of a record at all scales, as compact YAML."""
     values, _ = preset_values(record)
     by_scale: Mapping[str, Mapping[str, Any]] = {
-        scale: load_scale(scale).apply(values) for scale in SCALES
+        scale: load_scale(scale, record).apply(values) for scale in SCALES
     }
     lines = []
     for name in values:

@@ -20,6 +20,7 @@ FIGURES = {  # kind -> figures that are kept of it, too
         *("waterfall_time_to_target", "gains", "forest_time_to_target", "budgets"),
         "step_distribution",
     ),
+    "tokens": ("gains", "budgets", "loss_by_step"),
     "factorial": ("interactions",),
     "one_run": ("wall",),
     "loose": ("seeds",),

@@ -9,11 +9,12 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """One arm of a synthetic experiment: its effect on the final loss (nats) and on the step time (a factor)."""
+    """One arm of a synthetic experiment: its effect on the final loss (nats), on the step time and on a step's tokens (factors)."""
 
     name: str
     loss_effect: float = 0.0
     step_factor: float = 1.0
+    token_factor: float = 1.0
     changes: tuple[str, ...] = ()
     fields: tuple[tuple[str, Any], ...] = ()
 

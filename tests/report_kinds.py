@@ -19,6 +19,24 @@ from tests.report_fixtures import write_experiment
 
 AXES = ("optim.muon_lr", "optim.adam_lr")
 RATES, DECAYS = ("x0.5", "x1", "x2"), ("x1", "x2")
+BATCHES = (  # a step of half the tokens takes little more than half the time
+    LADDER[0],
+    Arm(
+        name="half",
+        loss_effect=0.01,
+        step_factor=0.53,
+        token_factor=0.5,
+        changes=("half",),
+        fields=(("plugin.arm", "half"),),
+    ),
+    Arm(
+        name="grows",
+        loss_effect=-0.02,
+        token_factor=1.25,
+        changes=("grows",),
+        fields=(("plugin.arm", "grows"),),
+    ),
+)
 LEFT_OUT = tuple(arm for arm in FACTORIAL if len(arm.changes) in (0, 2, 3))
 
 
@@ -110,6 +128,9 @@ KINDS: Mapping[str, Callable[[Path], Experiment]] = {
     ),
     "budgets": lambda folder: written(
         folder, arms=LADDER[:3], budgets=(200, 300, 400), target=1.57, single_steps=False
+    ),
+    "tokens": lambda folder: written(
+        folder, arms=BATCHES, budgets=(200, 300, 400), target=1.57, single_steps=False
     ),
     "rungs": lambda folder: written(
         folder, arms=LADDER[:4], n_seeds=4, n_points=3, single_steps=False, target=None

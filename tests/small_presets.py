@@ -45,7 +45,7 @@ def small(name: str, mode: str = "record", **values: Any) -> RunConfig:
 
 def tiny(name: str) -> RunConfig:
     """A preset at the scale tiny, in passes of one rank, with the kernels of a CPU."""
-    at = load_scale("tiny").apply(preset_values(name)[0])
+    at = load_scale("tiny", name).apply(preset_values(name)[0])
     tokens = at["data.seq_len"]
     changed = {"data.batch_tokens": tokens, "data.ranks": 1, "data.val_tokens": tokens}
     config, _ = for_device(with_fields(to_config(at), changed), "cpu", frozenset())

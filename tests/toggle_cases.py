@@ -89,6 +89,8 @@ BESIDE: dict[str, dict[str, Any]] = {
         "schedule.window_warmup": "tokens",
     },
     "model.fp8_head": {**ROUNDED, "loss.reduction": "sum_per_rank"},
+    "model.logits_dtype": ROUNDED,
+    "optim.adam_moments_dtype": {**ROUNDED, "precision.policy": "bf16_embeds"},
     "optim.tie_ends": {"optim.tie_until": 2 / 3},
     "optim.adam_objects": {"model.tied_head": False},
     "optim.ns_norm": ROUNDED,

@@ -22,6 +22,11 @@ PARENT = """
 import atexit, gc, json, os, resource, signal, sys, threading
 import harness.__main__, harness.cli, harness.runner.slurm.executor, harness.runner.execute, harness.store.merge
 import reports.inputs.export, reports.page.write, reports.verify.verify
+from harness.config import presets, validate
+from harness.experiment import values
+from harness.provenance import lock, source
+lock.environment_lock(), source.source_of(), presets.preset_values("r18")  # what each would read again
+values.check_values(validate.defaults(), str)
 gc.collect()
 gc.freeze()
 def fork(asked):

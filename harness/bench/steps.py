@@ -52,7 +52,7 @@ def resolve(
     Raises UserError.
     """
     check_names(settings, lambda field: f"--set {field}")
-    values = dict(load_scale(scale).apply(preset_values(name)[0]))
+    values = dict(load_scale(scale, name).apply(preset_values(name)[0]))
     for field, value in settings.items():
         values[field] = frozen(value)
     config, substituted = for_device(to_config(values), device, frozenset(settings))

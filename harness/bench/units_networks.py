@@ -276,5 +276,6 @@ def network_unit(name: str) -> Unit | None:
 NETWORKS = (
     *("r20_forward", "r21_forward", "r28_forward", "r32_forward", "r35_forward"),
     *("r40_forward", "r49_forward", "r51_forward", "r58_forward", "r62_forward"),
+    *("r70_forward", "r77_forward", "r80_forward", "r82_forward", "r85_forward"),
 )
 NETWORK_UNITS = {name: unit for name in NETWORKS if (unit := network_unit(name)) is not None}

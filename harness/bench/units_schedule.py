@@ -4,6 +4,7 @@ N updates, the extension's among them.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 import numpy as np
 
@@ -13,40 +14,15 @@ from harness.config.run import BLOCK, NewValues, RunConfig, Values, with_fields
 from harness.config.schedule import (
     ScheduleValues,
     growth_at,
+    is_tied,
     max_doc_len_at,
     schedule_at,
     scheduled_steps,
     windows_at,
 )
 
-
-def blocks(*sizes: int) -> tuple[int, ...]:
-    """Windows in tokens."""
-    return tuple(BLOCK * size for size in sizes)
-
-
 # record without a preset -> what it changes of the one before, in fields of the configuration
 SETTINGS: Mapping[int, Values] = {
-    65: {
-        "schedule.stage_start": "nearest",
-        "schedule.stage_rates_after": None,
-        "schedule.cooldown_from": "update",
-    },
-    72: {
-        "schedule.lr_floor": 0.15,
-        "schedule.windows_short": blocks(1, 3, 2, 6, 6),
-        "data.max_doc_len": (896, 2048, 2048),
-    },
-    73: {
-        "schedule.lr_floor": 0.1,
-        "schedule.cooldown_frac": 0.6,
-        "schedule.windows_short": blocks(1, 3, 5, 6, 6),
-        "data.max_doc_len": (),
-    },
-    74: {"schedule.lr_floor": 0.15, "data.max_doc_len": (896, 2048, 2048)},
-    81: {"schedule.extension_steps": 10},
-    82: {"schedule.extension_steps": 40},
-    85: {"schedule.extension_steps": 15},
     88: {"schedule.extension_steps": 10, "loss.prefix_weight": 0.25},
     89: {"loss.prefix_weight": 0.0},
 }
@@ -56,6 +32,7 @@ NOT_REPRODUCED = {  # how the names of such figures begin, and why
 }
 
 
+@cache
 def settings_of(record: str, n_steps: int) -> RunConfig:
     """The preset of a record (r53), or the last one before it; of so many updates in all."""
     number = int(record.removeprefix("r"))
@@ -69,19 +46,21 @@ def settings_of(record: str, n_steps: int) -> RunConfig:
 
 def recorded(
     arrays: Arrays, figure: str, updates: str | None = None
-) -> Iterator[tuple[np.ndarray, RunConfig]]:
-    """A figure of every record that has it, and the record's settings.
+) -> Iterator[tuple[np.ndarray, str, int]]:
+    """A figure of every record that has it, the record and how many updates it has.
 
     updates: a figure of the same record that has a value for each update; None: this one.
     """
     for name, theirs in arrays.items():
         record, _, kind = name.partition("/")
         if kind == figure and not name.startswith(tuple(NOT_REPRODUCED)):
-            yield theirs, settings_of(record, len(arrays[f"{record}/{updates or figure}"]))
+            yield theirs, record, len(arrays[f"{record}/{updates or figure}"])
 
 
-def values_of(config: RunConfig) -> list[ScheduleValues]:
+@cache  # several figures are of the same updates
+def values_of(record: str, n_steps: int) -> list[ScheduleValues]:
     """The schedules of all updates."""
+    config = settings_of(record, n_steps)
     return [schedule_at(config, step) for step in range(config.schedule.steps)]
 
 
@@ -93,43 +72,48 @@ def lr_momentum_schedule(arrays: Arrays) -> Pairs:
             n_steps = int(theirs[1])
             config = settings_of(record, n_steps)
             yield theirs, np.array([scheduled_steps(config), n_steps])
-    for theirs, config in recorded(arrays, "lr_factor"):
-        yield theirs, np.array([values.lr_factor for values in values_of(config)])
-    for theirs, config in recorded(arrays, "muon_momentum"):
-        yield theirs, np.array([values.momentum for values in values_of(config)])
+    for theirs, *of_record in recorded(arrays, "lr_factor"):
+        yield theirs, np.array([values.lr_factor for values in values_of(*of_record)])
+    for theirs, *of_record in recorded(arrays, "muon_momentum"):
+        yield theirs, np.array([values.momentum for values in values_of(*of_record)])
 
 
 def mtp_prefix_schedule(arrays: Arrays) -> Pairs:
     """Weights of the losses on tokens ahead, with zeros for those that are left out, and prefix."""
-    for theirs, config in recorded(arrays, "mtp_weights"):
+    for theirs, *of_record in recorded(arrays, "mtp_weights"):
         ours = np.zeros(theirs.shape)
-        for step, values in enumerate(values_of(config)):
+        for step, values in enumerate(values_of(*of_record)):
             ours[step, : len(values.next_tokens)] = values.next_tokens
         yield theirs, ours
-    for theirs, config in recorded(arrays, "prefix_weight"):
-        yield theirs, np.array([values.prefix_weight for values in values_of(config)])
+    for theirs, *of_record in recorded(arrays, "prefix_weight"):
+        yield theirs, np.array([values.prefix_weight for values in values_of(*of_record)])
 
 
 def window_schedule(arrays: Arrays) -> Pairs:
     """Windows of long and short layers in blocks, and the long one of the last validation."""
     for place, name in enumerate(("window_long", "window_short")):
-        for theirs, config in recorded(arrays, name):
+        for theirs, *of_record in recorded(arrays, name):
+            config = settings_of(*of_record)
             windows = (windows_at(config, step) for step in range(config.schedule.steps))
             yield theirs, np.array([window[place] // BLOCK for window in windows])
-    for theirs, config in recorded(arrays, "window_validation", "window_long"):
+    for theirs, *of_record in recorded(arrays, "window_validation", "window_long"):
+        config = settings_of(*of_record)
         yield theirs, np.array(max(windows_at(config, config.schedule.steps)) // BLOCK)
 
 
 def batch_size_schedule(arrays: Arrays) -> Pairs:
     """Tokens of a batch, documents' longest, the last update of token table and head as one."""
-    for theirs, config in recorded(arrays, "batch_tokens"):
+    for theirs, *of_record in recorded(arrays, "batch_tokens"):
+        config = settings_of(*of_record)
         growth = [growth_at(config, step) for step in range(config.schedule.steps)]
         yield theirs, np.array(growth) * config.data.batch_tokens
-    for theirs, config in recorded(arrays, "max_seq_len"):
+    for theirs, *of_record in recorded(arrays, "max_seq_len"):
+        config = settings_of(*of_record)
         lengths = [max_doc_len_at(config, step) for step in range(config.schedule.steps)]
         yield theirs, np.array(lengths)
-    for theirs, config in recorded(arrays, "split_step", "batch_tokens"):
-        n_tied = sum(values.tied for values in values_of(config))
+    for theirs, *of_record in recorded(arrays, "split_step", "batch_tokens"):
+        config = settings_of(*of_record)
+        n_tied = sum(is_tied(config, step) for step in range(config.schedule.steps))
         told = {"before_pass": n_tied, "after_adam": n_tied - 1}  # first one apart, last one tied
         yield theirs, np.array(told[config.optim.tie_ends])
 

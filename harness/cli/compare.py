@@ -117,7 +117,10 @@ def comparisons_json(
     recipe: Document,
 ) -> Content:
     """What --json prints of an experiment; recipe: what was trained."""
+    from reports.analysis.tables import tokens_rows
+
     warnings = dict.fromkeys([*outcome.warnings, *of_times(outcome)])
+    in_tokens = tokens_rows(outcome)
     return {
         "schema": COMPARE_SCHEMA,
         "experiment": name,
@@ -131,6 +134,7 @@ def comparisons_json(
         "warnings": [warning.name.lower() for warning in warnings],
         "comparisons": rows,
         "increments": [row(c) for c in outcome.increments.values()],
+        **({"in_tokens": in_tokens} if in_tokens else {}),
     }
 
 

@@ -100,19 +100,21 @@ def own_schemas() -> dict[str, Schema]:
         **{"judged": LINES, "notes": LINES, "report": TEXT_OR_NONE},
     )
     ab["properties"] |= {"schema": {"const": AB_SCHEMA}, "decision": decision_schema()}
+    compare = mapping(
+        COMPARE_SCHEMA,
+        **{"experiment": TEXT, "baseline": TEXT, "primary": TEXT, "looks": WHOLE},
+        **{"anytime": YES_NO, "budget": NUMBER, "notes": LINES, "warnings": LINES},
+        **{"comparisons": listed(comparison), "increments": listed(comparison)},
+        **{"lowest": listed({"type": "object"}), "asked_again": LINES},
+    )
+    compare["properties"]["in_tokens"] = listed({"type": "object"})  # where a step is no unit
     experiment: dict[str, Schema] = {"rates": LINES, "shared": {"type": "object"}, "own": LINES}
     return {
         "error": mapping(error=TEXT, where=TEXT_OR_NONE, mend=TEXT_OR_NONE),
         "said": mapping(SAID_SCHEMA, command=TEXT, exit=WHOLE, said=LINES),
         "comparison": comparison_schema(),
         "ab": {**ab, "required": ["schema", *ab["required"]]},
-        "compare": mapping(
-            COMPARE_SCHEMA,
-            **{"experiment": TEXT, "baseline": TEXT, "primary": TEXT, "looks": WHOLE},
-            **{"anytime": YES_NO, "budget": NUMBER, "notes": LINES, "warnings": LINES},
-            **{"comparisons": listed(comparison), "increments": listed(comparison)},
-            **{"lowest": listed({"type": "object"}), "asked_again": LINES},
-        ),
+        "compare": compare,
         "status": listed(run_schema()),
         "plan": mapping(name=TEXT, question=TEXT, arms=LIST, runs=WHOLE, done=WHOLE),
         "significance": {"type": "object", "required": [*RULE_KEYS]},

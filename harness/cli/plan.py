@@ -1,6 +1,5 @@
 """What an experiment will cost and can detect, before anything is spent."""
 
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,76 +14,18 @@ from harness.cli.lookup import (
     read_foreign,
     refuse_for_foreign,
 )
-from harness.cli.machines import Machine, cost_on, known_on
 from harness.cli.margin import margin_note
 from harness.cli.parts import current_part
+from harness.cli.plan_facts import PlanFacts, PlanQuestion, changes_of, plan_facts
 from harness.cli.plan_options import PlanOptions
-from harness.cli.plan_rungs import RungFacts, all_hours, rung_facts, rung_words
+from harness.cli.plan_rungs import all_hours, rung_words
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
-from harness.run.document import Content
 from harness.run.plural import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from harness.cli.power import Power
-    from harness.experiment.cost import PricedCost
     from harness.experiment.experiment import Experiment
     from harness.run.spec import PlannedRun
-
-
-@dataclass(frozen=True, kw_only=True)
-class ArmFacts:
-    """A row of the table of arms."""
-
-    arm: str
-    against: str | None  # of a chain: its parent
-    runs: int
-    done: int
-    steps: int | list[int]  # several where the experiment has budgets
-    names: list[str]  # of its changes
-    changes: list[str]  # the settings that they make
-    substituted: list[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanQuestion:
-    """What is asked of a plan besides its runs."""
-
-    detect: float | None = None  # a difference in loss that is to be found
-    price: float | None = None  # of a GPU-hour, on a CPU of a slot's hour
-    machine: Machine | None = None  # None: this one
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanFacts:
-    """What `plan` says of an experiment."""
-
-    name: str
-    question: str
-    arms: list[ArmFacts]
-    runs: int
-    done: int
-    stale: str | None
-    seeds: list[int]
-    left_out: list[str]
-    follows: str | None  # what comes after a grid of rates
-    rungs: list[RungFacts]  # of a halving, that are still to come
-    cost: "PricedCost"
-    power: "Power"
-
-    @property
-    def all_runs(self) -> int:
-        """Of a halving with those of the rungs to come."""
-        return self.runs + sum(rung.runs for rung in self.rungs)
-
-    def to_mapping(self) -> Content:
-        """What `plan --json` prints."""
-        arms = [asdict(arm) for arm in self.arms]
-        parts: Content = {"cost": self.cost.to_mapping(), "power": self.power.to_mapping()}
-        parts["rungs"] = [asdict(rung) for rung in self.rungs]
-        return {**vars(self), "arms": arms, **parts}
 
 
 @app.command()
@@ -92,7 +33,6 @@ class PlanFacts:
 def plan(options: PlanOptions) -> None:
     """Arms, runs, what is done, what can be detected, what it costs."""
     from harness.experiment.file import in_folder
-    from harness.experiment.plan import plan_runs
 
     names = [name for text in options.experiments for name in in_folder(text)]
     results, machine = options.results, options.machine
@@ -106,25 +46,38 @@ def plan(options: PlanOptions) -> None:
         refuse_for_foreign(for_our_own, "leave it out")
         print_foreign_plan(foreign, results, price=options.price, json=options.json)
         return
-    parts = []
+    plans, refused = [], []
     for name in names:
-        device = "cuda" if machine else device_to_plan(name, results, options.settings)
-        whole = read_experiment(name, options.settings, options.seeds, device=device)
-        parts.append(current_part(whole, results, world_size=options.gpus_per_run))
-    plans = []
-    for part in parts:
-        size = options.gpus_per_run
-        if machine is not None and len(part.phases) < 2:
-            size = size or machine.gpus_of_run(part)
-        plans.append((part, plan_runs(part, world_size=size, need_data=False)))
+        try:
+            plans.append(planned_part(name, options))
+        except UserError as error:
+            if len(names) == 1:
+                raise
+            refused.append(str(error))
     about = PlanQuestion(detect=options.detect, price=options.price, machine=machine)
-    if len(plans) == 1:
+    if len(names) == 1:
         print_plan(*plans[0], results, about, json=options.json)
         return
     facts = []
     for part, planned in plans:
         facts.append(plan_facts(part, planned, results, about))
     print_overview(facts, json=options.json)
+    if refused:
+        many = plural(len(refused), "experiment")
+        raise UserError(f"{many} cannot be planned so: {'; '.join(refused)}")
+
+
+def planned_part(name: str, options: PlanOptions) -> "tuple[Experiment, list[PlannedRun]]":
+    """The part of an experiment that is next, and its runs."""
+    from harness.experiment.plan import plan_runs
+
+    machine, size = options.machine, options.gpus_per_run
+    device = "cuda" if machine else device_to_plan(name, options.results, options.settings)
+    whole = read_experiment(name, options.settings, options.seeds, device=device)
+    part = current_part(whole, options.results, world_size=size)
+    if machine is not None and len(part.phases) < 2:
+        size = size or machine.gpus_of_run(part)
+    return part, plan_runs(part, world_size=size, need_data=False)
 
 
 def device_to_plan(text: str, results: Path, settings: list[str] | None) -> str | None:
@@ -136,115 +89,6 @@ def device_to_plan(text: str, results: Path, settings: list[str] | None) -> str 
     if KEY in overrides:
         return None
     return planned_device(str(overrides.get("name") or name_of(text)), results)
-
-
-def plan_facts(
-    e: "Experiment",
-    planned: "list[PlannedRun]",
-    results: Path,
-    about: PlanQuestion,
-) -> PlanFacts:
-    """What `plan` says of an experiment.
-
-    results: the results folder, which says what is done.
-    """
-    from harness.cli.power import known_of, power_of
-    from harness.experiment.cost import estimate, with_price
-    from harness.run.results import read_result
-
-    done = set()
-    for run in planned:
-        run_id = run.spec.run_id
-        if read_result(results / "runs" / run_id) is not None:
-            done.add(run_id)
-    basis, machine = known_of(e, results), about.machine
-
-    def cost_of(runs: "Sequence[PlannedRun]") -> "PricedCost":
-        if machine is None:
-            return with_price(estimate(runs, done, results), about.price)
-        on_it = cost_on(machine, e, runs, results)
-        return with_price(on_it, machine.price_per_gpu, machine.price_words)
-
-    cost = cost_of(planned)
-    if machine is not None:
-        basis = known_on(machine, e, planned, basis, results)
-        if about.detect is not None and not basis.sd_is_of_scale:
-            raise UserError(
-                f"--detect: nothing is known of the noise at scale {e.scale}, and that of another "
-                "says nothing of it: two runs of the baseline tell it"
-            )
-    power = power_of(e, planned, cost, basis, about.detect)
-    if machine is not None and power.needed is not None:
-        power.words.extend(machine.words_on(power.needed.hours))
-    follows = None
-    if e.name.endswith(".grid"):
-        follows = f"then every arm at its best {e.axes[0].name}"
-    return PlanFacts(
-        name=e.name,
-        question=e.question,
-        arms=arm_facts(e, planned, done),
-        runs=len(planned),
-        done=len(done),
-        stale=stale_words(e, results),
-        seeds=list(e.seeds),
-        left_out=list(e.left_out),
-        follows=follows,
-        rungs=rung_facts(e, planned, cost_of),
-        cost=cost,
-        power=power,
-    )
-
-
-def stale_words(e: "Experiment", results: Path) -> str | None:
-    """How many runs of older code there are, None where there is none."""
-    from harness.store.plans import read_plan, stale_runs, up_to_date
-
-    launched = read_plan(results, e.name)
-    if launched is None:
-        return None
-    stale, why = stale_runs(results, up_to_date(results, launched))
-    if not stale:
-        return None
-    return f"{len(stale)} {why}"
-
-
-def arm_facts(
-    e: "Experiment", planned: "list[PlannedRun]", done: "Collection[str]"
-) -> list[ArmFacts]:
-    rows = []
-    for arm in e.arms:
-        run_ids = [run.spec.run_id for run in planned if run.arm == arm.name]
-        row = ArmFacts(
-            arm=arm.name,
-            against=e.parents.get(arm.name),
-            runs=len(run_ids),
-            done=sum(run_id in done for run_id in run_ids),
-            steps=list(e.budgets) or arm.config.schedule.steps,
-            names=[*arm.changes, *(f"{axis} {at}" for axis, at in arm.point.items())],
-            changes=[f"{name}={value}" for name, value in arm.fields.items()],
-            substituted=list(arm.substituted),
-        )
-        rows.append(row)
-    return rows
-
-
-def changes_of(arm: ArmFacts, e: "Experiment") -> str:
-    """What the table says that an arm changes: of a plug-in its values, for names tell nothing."""
-    text = changes_words(arm.names, e)
-    if text == arm.arm and any(change.startswith("plugin.") for change in arm.changes):
-        return ", ".join(arm.changes)
-    return text
-
-
-def changes_words(names: list[str], e: "Experiment") -> str:
-    """An arm's changes by name; of more than half of all of them, those that it lacks."""
-    everything = dict.fromkeys(name for arm in e.arms for name in arm.changes)
-    lacking = [name for name in everything if name not in names]
-    if len(everything) > 3 and len(lacking) < len(everything) / 2:
-        points = [name for name in names if name not in everything]
-        without = f"all but {', '.join(lacking)}" if lacking else "all"
-        return ", ".join([without, *points])
-    return ", ".join(names)
 
 
 def print_overview(plans: list[PlanFacts], *, json: bool) -> None:
@@ -296,8 +140,8 @@ def print_plan(
     rows = []
     for arm in facts.arms:
         rows.append(vars(arm) | {"changes": changes_of(arm, e)})
-    against = ["against"] if e.parents else []
-    print_table(rows, ["arm", *against, "runs", "done", "steps", "changes"])
+    against, lengths = ["against"] if e.parents else [], ["steps", "tokens"][: 1 + e.tells_tokens]
+    print_table(rows, ["arm", *against, "runs", "done", *lengths, "changes"])
     if e.branch_at:
         print(f"all arms go on from one trunk a seed, the baseline before update {e.branch_at}")
     print_notes(e)
@@ -319,6 +163,8 @@ def print_notes(e: "Experiment") -> None:
         print(f"substituted on this machine: {note}")
     for note in e.left_out:
         print(f"left out: {note}")
+    if e.scale_rates and not any(field.endswith("_lr") for field in e.departures):
+        print(f"learning rates: {e.base}'s at scale {e.scale}, {e.scale_rates}")
     margin = margin_note(e)
     if margin:
         print(margin)

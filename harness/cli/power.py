@@ -38,6 +38,7 @@ class Power:
     comparisons: int
     detectable: float | None  # the smallest difference in loss; None: none can be tested
     steps: float | None  # the same in steps; None: the slope is of another scale
+    tokens: float | None  # and in tokens, of the baseline's steps
     seconds: float | None  # and in seconds; None: the step time is not known
     slope: float  # loss per step
     slope_source: str
@@ -48,6 +49,7 @@ class Power:
     needed: Needed | None  # what these seeds take
     budgets: list[int] | None  # that would bracket the target
     words: list[str]
+    step_tokens: float  # of the baseline, on average over its schedule
 
     def to_mapping(self) -> Content:
         return asdict(self)
@@ -71,7 +73,7 @@ def known_of(e: "Experiment", results: Path) -> "Known":
     from reports.inputs.load import load
     from reports.stats.loss_model import Slope
 
-    steps = max(e.budgets, default=e.baseline.config.schedule.steps)
+    steps = e.longest
     slope = None
     if e.slope is not None:
         slope = Slope(**asdict(e.slope))
@@ -84,7 +86,7 @@ def known_of(e: "Experiment", results: Path) -> "Known":
             if plan.branch_at == e.branch_at:
                 launched = load(e.name, results=results)
         nearest = same_baseline(results, others, baseline, branch_at=e.branch_at)
-        recorded = load_scale(e.scale).noise
+        recorded = load_scale(e.scale, e.base).noise
         if nearest is not None:
             alike = load(nearest, results=results)
         corpus = e.baseline.config.data.corpus
@@ -129,6 +131,7 @@ def power_of(
 
     detect: a difference in loss; how many seeds it needs, and what they cost.
     """
+    from harness.experiment.budgets import trained_in
     from reports.analysis.prior import prior_of
     from reports.stats.planning import plan_detectable, seeds_needed
 
@@ -156,6 +159,7 @@ def power_of(
         except ValueError as error:
             raise UserError(f"--detect: {error}") from None
         needed = _needed(seeds, e, planned, cost)
+    of_step = trained_in(e.baseline.config, e.longest) / e.longest
     power = Power(
         sd=assumed.sd,
         source=assumed.sd_source,
@@ -163,6 +167,7 @@ def power_of(
         comparisons=n_arms,
         detectable=able.loss,
         steps=able.steps if assumed.slope_is_of_scale else None,
+        tokens=None,
         seconds=able.seconds if assumed.slope_is_of_scale else None,
         slope=assumed.slope.per_step,
         slope_source=assumed.slope.source,
@@ -173,21 +178,28 @@ def power_of(
         needed=needed,
         budgets=_budgets(e, assumed),
         words=[],
+        step_tokens=of_step,
     )
+    if power.steps is not None:
+        power = replace(power, tokens=power.steps * of_step)
     unit = "h of one slot" if cost.gpu_hours is None else "GPU-hours"
-    power.words.extend([*_words(power, anytime, unit), *_prior_words(prior)])
+    words = _words(power, anytime, unit, in_tokens=e.tells_tokens)
+    power.words.extend([*words, *_prior_words(prior)])
     return power
 
 
-def _words(power: Power, anytime: bool, unit: str) -> list[str]:
-    """unit: of the hours of what is needed."""
+def _words(power: Power, anytime: bool, unit: str, *, in_tokens: bool) -> list[str]:
+    """unit: of the hours of what is needed; in_tokens: whether lengths are told in these too."""
     lines = [f"noise: sd {power.sd:.4f} of one run's loss ({power.source})"]
-    lines += _detectable_words(power, anytime)
+    lines += _detectable_words(power, anytime, in_tokens=in_tokens)
     if power.detect is not None:
         lines.append(_needed_words(power, unit))
     if power.budgets:
         least, most = power.budgets
         lines.append(f"budgets that would bracket the target: {least}, {most}")
+        if in_tokens:
+            tokens = ", ".join(f"{n * power.step_tokens / 1e6:.4g}M" for n in power.budgets)
+            lines[-1] += f" steps, of the baseline {tokens} tokens"
     return lines
 
 
@@ -198,7 +210,7 @@ def _prior_words(prior: "Prior | None") -> list[str]:
     return [f"{moderated} that counts for {prior.df:g} degrees of freedom"]
 
 
-def _detectable_words(power: Power, anytime: bool) -> list[str]:
+def _detectable_words(power: Power, anytime: bool, *, in_tokens: bool) -> list[str]:
     from reports.stats.verdicts import enough_for_sequence, enough_to_permute
 
     n, n_arms = power.n, power.comparisons
@@ -217,7 +229,7 @@ def _detectable_words(power: Power, anytime: bool) -> list[str]:
     )
     lines = [f"{able}; in steps known after runs at several budgets, or by `slope`"]
     if power.steps is not None:
-        lines = _in_steps(power, able)
+        lines = _in_steps(power, able, in_tokens=in_tokens)
     enough = enough_to_permute(n_arms, ALPHA)
     if not anytime and n < enough:
         lines.append(
@@ -226,14 +238,18 @@ def _detectable_words(power: Power, anytime: bool) -> list[str]:
     return lines
 
 
-def _in_steps(power: Power, able: str) -> list[str]:
+def _in_steps(power: Power, able: str, *, in_tokens: bool) -> list[str]:
     """The same in steps and seconds. able: what it is in loss, in words."""
     seconds = f"seconds {power.step_source}"
     if power.seconds is not None:
         seconds = f"{power.seconds:.3g} s"
+    length, million = f"{power.steps:.3g} steps", ""
+    if in_tokens and power.tokens is not None:
+        length += f" ({power.tokens / 1e6:.3g}M tokens of the baseline)"
+        million = f", a million of its tokens {power.slope / power.step_tokens * 1e6:.3g}"
     lines = [
-        f"{able}, {power.steps:.3g} steps, {seconds}",
-        f"  a step is worth {power.slope:.3g} of loss ({power.slope_source})",
+        f"{able}, {length}, {seconds}",
+        f"  a step is worth {power.slope:.3g} of loss{million} ({power.slope_source})",
     ]
     if power.seconds is not None:
         lines.append(f"  a step takes {power.step_ms:.4g} ms ({power.step_source})")
@@ -268,7 +284,7 @@ def _budgets(e: "Experiment", assumed: "Known") -> list[int] | None:
     if not guess:
         if len(e.budgets) > 1:
             return None
-        guess = [float(max(e.budgets, default=e.baseline.config.schedule.steps))]
+        guess = [float(e.longest)]
     multiple = 10 if min(guess) > 100 else 1
     return list(bracketing_budgets(guess, multiple=multiple))
 

@@ -82,7 +82,8 @@ def run_until_done(options: RunOptions) -> None:
     current = current_part(whole, options.results, world_size=options.world_size)
     part = planned_part(current, options)
     if options.dry_run:
-        from harness.cli.plan import PlanQuestion, print_plan
+        from harness.cli.plan import print_plan
+        from harness.cli.plan_facts import PlanQuestion
 
         print_plan(part.experiment, part.runs, options.results, PlanQuestion(price=options.price))
     check_cost(part, options)

@@ -1,5 +1,6 @@
 """The scripts that `ablate split` is told: OLD, NEW, and candidates for OLD."""
 
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -96,12 +97,12 @@ def _named(given: str, options: "SplitOptions") -> list[str]:
     from harness.foreign.commits import commits_of
 
     path = Path(given)
-    if path.is_dir():
+    if os.path.isdir(given):  # a long list of refs is no file's name, which pathlib refuses
         scripts = sorted(path.glob("*.py")) or sorted(path.glob("*/*.py"))
         if not scripts:
             raise UserError(f"--parents {given}: holds no Python script: name another folder")
         return [str(script) for script in scripts]
-    if path.is_file():
+    if os.path.isfile(given):
         return [given]
     if ".." not in given:
         return [ref for ref in given.split(",") if ref]

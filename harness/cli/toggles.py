@@ -64,7 +64,7 @@ def print_record(name: str, scale: str, *, json: bool) -> None:
     from harness.config.presets import load_scale, preset_values
 
     values, origins = preset_values(name)
-    scaled = load_scale(scale).apply(values)
+    scaled = load_scale(scale, name).apply(values)
     shown = {}
     for field in values:
         shown[field] = scaled[field]

@@ -41,6 +41,9 @@ RESCALED_WITH_SCALE = (
 )
 PRESET_KEYS = ("base", "title", "changes")
 NOISE_KEYS = {"sd", "df", "source"}
+SCALE_KEYS = ("set", "layers", "rates", "factor", "noise", "since")
+ERA_KEYS = ("rates", "factor", "noise")  # of a scale, that may differ from a record on
+MODERN = "modern"  # the newest preset by another name
 WhereOf = Callable[[str], str]  # dotted field -> 'file:line'
 
 
@@ -50,9 +53,13 @@ def search(kind: str) -> list[Path]:
     The working directory's come first.
     """
     here = (Path.cwd() / "experiments" / kind).resolve()
-    packaged = (PACKAGED / kind).resolve()
-    folders = dict.fromkeys((here, packaged))
+    folders = dict.fromkeys((here, _packaged(kind)))
     return [folder for folder in folders if folder.is_dir()]
+
+
+@cache
+def _packaged(kind: str) -> Path:
+    return (PACKAGED / kind).resolve()
 
 
 def find(kind: str, name: str, what: str) -> Path:
@@ -99,11 +106,10 @@ def check_names(values: Iterable[str], where: WhereOf, plugins: Iterable[str] = 
 
     where(name) gives 'file:line' for the message. plugins: the fields of those in force.
     """
-    fields = [name for name, _ in toggles()]
-    fields.extend(plugins)
+    fields = dict.fromkeys([*(name for name, _ in toggles()), *plugins])
     for name in values:
         if name not in fields:
-            raise UserError(f"{where(name)}: {_no_field(str(name), fields)}")
+            raise UserError(f"{where(name)}: {_no_field(str(name), list(fields))}")
 
 
 def _no_field(name: str, fields: Sequence[str]) -> str:
@@ -199,8 +205,15 @@ def _frozen_values(values: Values) -> NewValues:
 
 
 def load_preset(name: str) -> Preset:
-    """The preset of a record, from experiments/records."""
+    """The preset of a record, from experiments/records; 'modern' is the newest one here."""
+    if name == MODERN and MODERN not in names("records"):
+        name = newest()
     return _load(find("records", name, "record"))
+
+
+def newest() -> str:
+    """The latest record that has a preset of ours."""
+    return max(path.stem for path in (PACKAGED / "records").glob("r[0-9][0-9].yaml"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +231,7 @@ class Scale:
     """Sizes of a small or full model: absolute values, and factors on what the preset says."""
 
     name: str
+    rates: str | None  # where its learning rates are from
     values: Values
     factors: Mapping[str, Fraction]
     layers: Mapping[int, tuple[int, ...]]  # of a preset with so many: which are kept
@@ -258,23 +272,32 @@ def with_budget(out: NewValues, before: Values, extra: tuple[str, ...] = ()) -> 
     return out
 
 
-def load_scale(name: str) -> Scale:
-    """A scale from experiments/scales; 'gpt2' is the presets' own size."""
+def load_scale(name: str, base: str) -> Scale:
+    """A scale from experiments/scales, for a base; 'gpt2' is the presets' own size."""
     file = _read(find("scales", name, "scale"))
+    for key in file.data:
+        if key not in SCALE_KEYS:
+            raise UserError(f"{file.where(key)}: unknown key '{key}'{near(key, SCALE_KEYS)}")
     values = file.data.get("set") or {}
-    factors = file.data.get("factor") or {}
-
-    def where(field: str) -> str:
-        return file.where("set" if field in values else "factor", field)
-
-    check_names({**values, **factors}, where)
-    noise = file.data.get("noise") or {}
-    sound = set(noise) - {"corpus"} == NOISE_KEYS and noise["sd"] > 0 and noise["df"] >= 1
-    if noise and not sound:
-        raise UserError(
-            f"{file.where('noise')}: noise needs sd > 0, df >= 1 and source, the baseline runs "
-            "that it was seen in"
-        )
+    check_names(values, lambda field: file.where("set", field))
+    era = _era(file, file.data)
+    on_the_way = {preset.name for preset in load_preset(base).chain}
+    for record, later in (file.data.get("since") or {}).items():
+        place = ("since", record)
+        if record not in names("records"):
+            hint = near(record, names("records"))
+            raise UserError(f"{file.where(*place)}: unknown record '{record}'{hint}")
+        for key in later:
+            if key not in ERA_KEYS:
+                raise UserError(
+                    f"{file.where(*place, key)}: '{key}' is none of {', '.join(ERA_KEYS)}, which "
+                    f"may differ from a record on{near(key, ERA_KEYS)}"
+                )
+        differing = _era(file, later, *place)
+        if record in on_the_way:
+            factors = {**era["factor"], **differing["factor"]}
+            era = {**era, **differing, "factor": factors}
+    noise = era.get("noise")
     layers = {n: tuple(kept) for n, kept in (file.data.get("layers") or {}).items()}
     for n, kept in layers.items():
         if sorted(set(kept)) != [*kept] or len(kept) != values.get("model.n_layer"):
@@ -284,11 +307,28 @@ def load_scale(name: str) -> Scale:
             )
     return Scale(
         name=name,
+        rates=era.get("rates"),
         values=_frozen_values(values),
-        factors={field: Fraction(str(factor)) for field, factor in factors.items()},
+        factors={field: Fraction(str(factor)) for field, factor in era["factor"].items()},
         layers=layers,
         noise=ScaleNoise(**noise) if noise else None,
     )
+
+
+def _era(file: YamlFile, section: Mapping[str, Any], *place: str) -> dict[str, Any]:
+    """What a scale's file says for bases from a record on, its factors and its noise checked."""
+    era = {key: section[key] for key in ERA_KEYS if section.get(key)}
+    factors = era.setdefault("factor", {})
+    check_names(factors, lambda field: file.where(*place, "factor", field))
+    noise = era.get("noise")
+    if noise is not None:
+        sound = set(noise) - {"corpus"} == NOISE_KEYS and noise["sd"] > 0 and noise["df"] >= 1
+        if not sound:
+            raise UserError(
+                f"{file.where(*place, 'noise')}: noise needs sd > 0, df >= 1 and source, the "
+                "baseline runs that it was seen in"
+            )
+    return era
 
 
 def preset_values(name: str) -> tuple[NewValues, dict[str, str]]:

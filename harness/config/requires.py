@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import Field
+from functools import cache
 from typing import Any
 
 from harness.config.run import RunConfig, Values, get, toggles
@@ -40,12 +41,22 @@ def _in_force(f: Field, kind: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from fields.items()
 
 
+@cache
+def _declared() -> tuple[Values, tuple[tuple[str, Field], ...]]:
+    """Every toggle's default, and the toggles that require something or exclude it."""
+    conditional = [
+        (name, f)
+        for name, f in toggles()
+        if f.metadata.get("requires") or f.metadata.get("conflicts")
+    ]
+    return {name: f.default for name, f in toggles()}, tuple(conditional)
+
+
 def refusals(config: RunConfig) -> Iterator[str]:
     """Every combination that a toggle's declaration excludes: both fields and the way out."""
-    defaults = {name: f.default for name, f in toggles()}
-    for name, f in toggles():
+    defaults, conditional = _declared()
+    for name, f in conditional:
         value = get(config, name)
-        plain_value = value_text(f.default)
         for other, accepted in _in_force(f, "requires", value):
             present = get(config, other)
             if _fits(present, accepted, defaults[other]):
@@ -56,14 +67,14 @@ def refusals(config: RunConfig) -> Iterator[str]:
             yield (
                 f"{name}={value_text(value)} requires {other} to be {wanted}, "
                 f"but it is {value_text(present)}: "
-                f"set {other}, or leave {name} at {plain_value}"
+                f"set {other}, or leave {name} at {value_text(f.default)}"
             )
         for other, excluded in _in_force(f, "conflicts", value):
             present = get(config, other)
             if _fits(present, excluded, defaults[other]):
                 yield (
                     f"{name}={value_text(value)} conflicts with {other}={value_text(present)}: "
-                    f"leave {name} at {plain_value} or switch {other} off"
+                    f"leave {name} at {value_text(f.default)} or switch {other} off"
                 )
 
 

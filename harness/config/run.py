@@ -5,8 +5,9 @@ Standard library only, so that the training core runs on a bare GPU image. The f
 as in model/config.py.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
+from functools import cache
 from typing import Any, Literal, get_type_hints
 
 from harness.config.schedule_config import ScheduleConfig
@@ -150,6 +151,7 @@ class TimingConfig:
 
 Values = Mapping[str, Any]  # dotted field -> value
 NewValues = dict[str, Any]  # the same, while it is put together
+Hints = Mapping[str, Any]  # field -> its type
 PlainConfig = dict[str, dict[str, Any]]  # section -> field -> value, as YAML and JSON hold them
 
 
@@ -172,17 +174,26 @@ class RunConfig:
 SECTIONS = ("model", "optim", "schedule", "loss", "data", "precision", "system", "timing")
 
 
-def toggles() -> Iterator[tuple[str, Field]]:
+@cache
+def toggles() -> tuple[tuple[str, Field], ...]:
     """Every toggle as (dotted name, dataclass field), in the order of declaration."""
+    plain_run = RunConfig()
+    declared = []
     for section in SECTIONS:
-        for f in fields(getattr(RunConfig(), section)):
-            yield f"{section}.{f.name}", f
+        for f in fields(getattr(plain_run, section)):
+            declared.append((f"{section}.{f.name}", f))
+    return tuple(declared)
 
 
 def hint_of(name: str) -> Any:
     """The type of a dotted field."""
     section, _, key = name.partition(".")
-    return get_type_hints(type(getattr(RunConfig(), section)))[key]
+    return _hints(section)[key]
+
+
+@cache
+def _hints(section: str) -> Hints:
+    return get_type_hints(type(getattr(RunConfig(), section)))
 
 
 def get(config: RunConfig, name: str) -> Any:
@@ -210,7 +221,10 @@ def with_fields(config: RunConfig, values: Values) -> RunConfig:
 
 def flat(config: RunConfig) -> NewValues:
     """Dotted names to plain values, in the order of declaration."""
-    values = {name: get(config, name) for name, _ in toggles()}
+    values: NewValues = {}
+    for section in SECTIONS:
+        for key, value in vars(getattr(config, section)).items():
+            values[f"{section}.{key}"] = value
     for key, value in config.plugin.items():
         values[f"plugin.{key}"] = value
     return values

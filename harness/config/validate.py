@@ -205,6 +205,7 @@ def refused_rows(c: RunConfig) -> Iterator[str]:
     present = {
         "gate": m.attn_gate == "sigmoid12" or m.value_mix in GATED,
         "skip": m.unet_skip or bool(m.skip_layers),
+        **dict.fromkeys(("xsa", "x0", "bigram_scale"), m.mudd_gate is None),  # numbers, not told
     }
     for row, is_there in present.items():
         for name in ROWS[row].settings if not is_there else ():

@@ -24,10 +24,11 @@ def refused_float8(c: RunConfig) -> Iterator[str]:
             f"least {largest / 448:.3g}"
         )
     gradient = sum(c.loss.next_tokens or (1.0,)) + c.loss.prefix_weight
-    gradient /= c.data.micro_tokens if of_mean else 1
+    gradient *= c.loss.scale / (c.data.micro_tokens if of_mean else 1)
     if gradient > 57344 * scales[2]:
         yield (
             f"model.fp8_head divides the gradient by {scales[2]:.3g}, after which {gradient:.3g}, "
-            f"its largest value for data.micro_tokens={c.data.micro_tokens} and loss.reduction="
-            f"{c.loss.reduction}, is beyond e5m2's 57344: take at least {gradient / 57344:.3g}"
+            f"its largest value for data.micro_tokens={c.data.micro_tokens}, loss.reduction="
+            f"{c.loss.reduction} and loss.scale={c.loss.scale}, is beyond e5m2's 57344: take "
+            f"at least {gradient / 57344:.3g}"
         )

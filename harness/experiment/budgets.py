@@ -13,6 +13,7 @@ from harness.experiment.file import ExperimentFile, factor_of
 from harness.experiment.keys import MAX_BUDGET, is_whole
 
 TOKENS = re.compile(r"(\d+(?:\.\d+)?)([KMB]?) tokens")
+ROUNDING = 1.01  # stages begin at whole steps: within it schedules read as many
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 
 
@@ -34,6 +35,24 @@ def steps_for(config: RunConfig, tokens: int) -> int:
     most = math.ceil(tokens / config.data.batch_tokens)
     counts = range(1, min(most, MAX_BUDGET) + 1)
     return 1 + bisect_left(counts, tokens, key=lambda steps: trained_in(config, steps))
+
+
+def tokens_at(config: RunConfig, budgets: Sequence[int]) -> int | list[int]:
+    """Tokens of a run at each of the budgets; without one those of the arm's own steps."""
+    if budgets:
+        return [trained_in(config, steps) for steps in budgets]
+    return trained_in(config, config.schedule.steps)
+
+
+def steps_differ(arms: Sequence[Arm], steps: int) -> bool:
+    """Whether a step is no common unit: schedules of as many read other numbers of tokens."""
+    tokens = [trained_in(arm.config, steps) for arm in arms]
+    return max(tokens) > ROUNDING * min(tokens)
+
+
+def is_told_in_tokens(file: ExperimentFile) -> bool:
+    """Whether a budget is."""
+    return any(tokens_of(entry) for entry in file.items("budgets", (int, str)))
 
 
 def read_budgets(file: ExperimentFile, arms: Sequence[Arm]) -> tuple[int, ...]:

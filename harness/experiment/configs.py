@@ -4,7 +4,16 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from harness.config.device import for_device
-from harness.config.presets import Values, load_scale, names, preset_values, to_config, with_budget
+from harness.config.presets import (
+    MODERN,
+    Values,
+    load_preset,
+    load_scale,
+    names,
+    preset_values,
+    to_config,
+    with_budget,
+)
 from harness.config.requires import check_requirements
 from harness.config.run import NewValues, RunConfig
 from harness.config.validate import check_config
@@ -33,7 +42,7 @@ class Configs:
         self.file, self.device = file, device
         self.base = read_base(file)
         self.scale_name = read_scale(file)
-        self.scale = load_scale(self.scale_name)
+        self.scale = load_scale(self.scale_name, self.base)
         self.preset = preset_values(self.base)[0]
         self.fixed = read_fixed(file)
         self.changes: Mapping[str, Entry] = read_changes(file)
@@ -139,18 +148,19 @@ class Configs:
 
 
 def read_base(file: ExperimentFile) -> str:
-    return _named(file, "base", None, "records")
+    """The record of the baseline; of `modern` the one that it is today."""
+    return load_preset(_named(file, "base", None, "records", MODERN)).name
 
 
 def read_scale(file: ExperimentFile) -> str:
     return _named(file, "scale", "gpt2", "scales")
 
 
-def _named(file: ExperimentFile, key: str, default: str | None, kind: str) -> str:
-    """The record or scale that a key names."""
+def _named(file: ExperimentFile, key: str, default: str | None, kind: str, *others: str) -> str:
+    """The record or scale that a key names; others: names besides those of files."""
     what = kind.removesuffix("s")
     name = str(file.value(key, str, default, f"the name of a {what}"))
-    choices = names(kind)
+    choices = [*names(kind), *others]
     if name not in choices:
         raise file.fail(f"unknown {what} '{name}'{near(name, choices)}", key)
     return name

@@ -13,7 +13,7 @@ from harness.errors import UserError
 from harness.experiment.arms import Arm, Resolver, differences
 from harness.experiment.axes import Axis, at_point, read_axes
 from harness.experiment.branch import read_branch_at
-from harness.experiment.budgets import read_budgets
+from harness.experiment.budgets import is_told_in_tokens, read_budgets, steps_differ
 from harness.experiment.changes import read_changes, read_fixed
 from harness.experiment.configs import read_base, read_scale
 from harness.experiment.draws import Draw
@@ -82,6 +82,7 @@ class Experiment:
     question: str
     base: str
     scale: str
+    scale_rates: str | None  # where the scale's learning rates are from
     departures: Fields  # what the record has at this scale, where `set` makes it something else
     design: str
     arms: tuple[Arm, ...]  # the baseline first
@@ -90,6 +91,7 @@ class Experiment:
     seeds_rule: SeedsRule | None  # seeds are added by whole blocks
     phases: Mapping[Role, Phase]  # role -> how its runs are made; the loss runs first
     budgets: tuple[int, ...]  # training steps; empty: each arm's own schedule.steps
+    budgets_in_tokens: bool  # as the file tells them
     target: Target | None
     primary: str
     margin: float | None
@@ -114,6 +116,16 @@ class Experiment:
     @property
     def baseline(self) -> Arm:
         return self.arms[0]
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest budget, of the baseline's schedule where there is none."""
+        return max(self.budgets, default=self.baseline.config.schedule.steps)
+
+    @property
+    def tells_tokens(self) -> bool:
+        """Whether lengths are told in tokens too: as the file does, or as no step is a unit."""
+        return self.budgets_in_tokens or steps_differ(self.arms, self.longest)
 
 
 def load_experiment(text: str, *, device: str, overrides: Fields | None = None) -> Experiment:
@@ -140,6 +152,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
         question=redact(file.value("question", str, "", "text")),
         base=resolver.configs.base,
         scale=resolver.configs.scale_name,
+        scale_rates=resolver.configs.scale.rates,
         departures=resolver.configs.departures(),
         design=resolver.design,
         arms=arms,
@@ -148,6 +161,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
         seeds_rule=rule,
         phases=read_phases(file),
         budgets=budgets,
+        budgets_in_tokens=is_told_in_tokens(file),
         target=read_target(file),
         primary=read_choice(file, "primary", PRIMARY),
         margin=read_margin(file),

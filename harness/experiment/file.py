@@ -58,7 +58,7 @@ def experiment_path(text: str) -> Path:
             raise UserError(f"{path}: no such experiment file{near(path.stem, experiment_names())}")
         return path
     for folder in search("."):
-        if text in experiment_names() and (folder / f"{text}.yaml").is_file():
+        if (folder / f"{text}.yaml").is_file() and text in experiment_names():
             return folder / f"{text}.yaml"
     every = experiment_names()
     # where nothing is near, those at the top: all of them are too many for a list

@@ -118,6 +118,7 @@ def describe(
         question=e.question,
         base=e.base,
         scale=e.scale,
+        scale_rates=e.scale_rates,
         baseline=e.baseline.name,
         design=e.design,
         arms=tuple(_plan_arm(e, arm) for arm in e.arms),

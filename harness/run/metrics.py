@@ -23,6 +23,7 @@ class Validation:
     step: int  # updates before it
     val_loss: float | None  # nats per token
     train_time_s: float | None
+    tokens: int | None = None  # trained on before it; None: every step reads as many
     # of the single steps since the last one, in ms; None: they were not recorded
     step_times_ms: Sequence[float | None] | None = None
 
@@ -33,6 +34,7 @@ class Validation:
             step=row["step"],
             val_loss=row.get("val_loss"),
             train_time_s=row.get("train_time_s"),
+            tokens=row.get("tokens"),
             step_times_ms=row.get("step_times_ms"),
         )
         return typed(validation)
@@ -44,6 +46,8 @@ class Validation:
             "val_loss": self.val_loss,
             "train_time_s": self.train_time_s,
         }
+        if self.tokens is not None:
+            row["tokens"] = self.tokens
         if self.step_times_ms is not None:
             row["step_times_ms"] = self.step_times_ms
         return row

@@ -180,6 +180,7 @@ class Plan:
     question: str = ""
     base: str = ""
     scale: str | None = None
+    scale_rates: str | None = None  # where the scale's learning rates are from
     baseline: str = ""
     design: str = "explicit"
     arms: tuple[PlanArm, ...] = ()
@@ -320,6 +321,7 @@ def plan_of(content: Any, name: str) -> Plan:
 OF_SOME_RUNS = ("trunk", "self_reported", "imported", "borrowed")
 OF_SOME_ARMS = ("hints", "side", "code", "source", "n_logs", "noise_sd", "note")
 OF_SOME_KINDS = (
+    "scale_rates",
     "parents",
     "source",
     "foreign",

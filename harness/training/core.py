@@ -69,7 +69,8 @@ class Core:
         if isinstance(self.model.head, Float8Head):
             self.model.head.averages(config.data.ranks // self.world)
         # validation computes otherwise than training
-        self._is_modal = bool(self.hooks.on or config.model.fp8_head)
+        rounds = config.model.fp8_head or config.model.logits_dtype != "fp32"
+        self._is_modal = bool(self.hooks.on or rounds)
         if precision.rounds:
             narrow_matrices(parameters_by_role(self.model), config.optim)
         compiled = compiles(config, device)
@@ -182,12 +183,14 @@ class Core:
         Returns every micro-step's loss (ranks * micro_steps,).
 
         Virtual ranks stand for processes and are averaged; micro-steps of a rank are averaged or
-        summed (system.accumulate), the tokens of a micro-step, too (loss.reduction).
+        summed (system.accumulate), the tokens of a micro-step, too (loss.reduction). The gradient
+        is loss.scale times that.
         """
         n_micro = batches[0][0].shape[0]
         scale = 1 / (len(batches) * (n_micro if self.config.system.accumulate == "mean" else 1))
         if self.config.loss.reduction == "sum_per_rank":
             scale *= batches[0][0][0].numel()
+        scale *= self.config.loss.scale
         losses = []
         self._unsplit = False
         for r, (x, y) in enumerate(batches):

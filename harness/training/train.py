@@ -177,14 +177,14 @@ class Training:
         train = self.training_losses()
         for i, loss in enumerate(train):
             self.note(TrainingLoss(step=step - len(train) + i, train_loss=loss))
-        times = []
-        if step > self.untimed_steps:
-            times = [round(ms, 2) for ms in self.clock.new_step_ms()]
+        times = self.clock.new_step_ms() if step > self.untimed_steps else []
+        tokens = tokens_trained(self.config, range(step))
         point = Validation(
             step=step,
             val_loss=val_loss,
             train_time_s=self.clock.elapsed_s,
-            step_times_ms=times,
+            tokens=tokens if self.config.schedule.batch_growth else None,
+            step_times_ms=[round(ms, 2) for ms in times],
         )
         self.note(point)
         self.last_val = val_loss

@@ -18,10 +18,13 @@ from reports.analysis.arm_values import (
     mean,
     of_all_parts,
     sd,
+    step_tokens_of,
     target_extrapolated,
     target_interval,
+    target_part,
     target_reason,
     target_seconds,
+    target_tokens_interval,
     whole_mean,
 )
 from reports.analysis.comparison_columns import COMPARISON_COLUMNS, EFFECT
@@ -68,6 +71,10 @@ def effect_columns(
     return columns
 
 
+IN_TOKENS = (  # of JSON, where a step is no unit
+    *("arm", "step_tokens", "steps_to_target", "tokens_to_target", "tokens_to_target_low"),
+    *("tokens_to_target_high", "learning_percent", "systems_percent"),
+)
 ARM_COLUMNS: tuple[ArmColumn, ...] = (
     Column(
         key="arm",
@@ -149,6 +156,15 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
         json_name="steps",
         in_terminal=True,
         meaning="Mean number of steps per run.",
+    ),
+    Column(
+        key="step_tokens",
+        value=step_tokens_of,
+        json_name="step_tokens",
+        meaning=(
+            "Tokens of a step, the mean over the schedule, where arms' steps read different "
+            "numbers of them."
+        ),
     ),
     Column(
         key="train_time_s.mean",
@@ -245,6 +261,39 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
         meaning="Its 95 % interval, of this arm alone.",
     ),
     Column(
+        key="target.steps",
+        value=partial(target_part, part="n_star"),
+        json_name="steps_to_target",
+        meaning="N*: steps of the schedule that ends at the target loss.",
+    ),
+    Column(
+        key="target.tokens",
+        head="time to target",
+        value=partial(target_part, part="tokens"),
+        format="{:tokens} tokens",
+        json_name="tokens_to_target",
+        meaning="Tokens that those steps read, where arms' steps read different numbers of them.",
+    ),
+    Column(
+        key="target.tokens_interval",
+        head="time to target",
+        value=target_tokens_interval,
+        format="{:tokens}",
+        meaning="Their 95 % interval, of this arm alone.",
+    ),
+    Column(
+        key="target.tokens_low",
+        value=partial(target_part, part="tokens_low"),
+        json_name="tokens_to_target_low",
+        meaning="The lower end of their 95 % interval; null where unbounded or unknown.",
+    ),
+    Column(
+        key="target.tokens_high",
+        value=partial(target_part, part="tokens_high"),
+        json_name="tokens_to_target_high",
+        meaning="The upper end of their 95 % interval; null where unbounded or unknown.",
+    ),
+    Column(
         key="target.extrapolated",
         head="time to target",
         value=target_extrapolated,
@@ -264,7 +313,10 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
         value=partial(gain_part, part="learning_percent"),
         format="learning {:points}",
         json_name="learning_percent",
-        meaning="Change in time by fewer steps, percent of the baseline's.",
+        meaning=(
+            "Change in time by fewer steps, percent of the baseline's; by fewer tokens where arms' "
+            "steps read different numbers of them."
+        ),
     ),
     Column(
         key="systems.percent",
@@ -272,7 +324,10 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
         value=partial(gain_part, part="systems_percent"),
         format="systems {:points}",
         json_name="systems_percent",
-        meaning="Change in time by faster steps, percent of the baseline's.",
+        meaning=(
+            "Change in time by faster steps, percent of the baseline's; by faster tokens where "
+            "arms' steps read different numbers of them."
+        ),
     ),
     Column(
         key="gain.seconds",

@@ -77,6 +77,25 @@ def target_seconds(row: ArmRow) -> float | None:
     return row.time.seconds
 
 
+def step_tokens_of(row: ArmRow) -> float | None:
+    return row.outcome.step_tokens.get(row.arm)
+
+
+def target_part(row: ArmRow, *, part: str) -> float | None:
+    """A field of what it takes to the target."""
+    if row.time is None:
+        return None
+    value: float | None = getattr(row.time, part)
+    return value
+
+
+def target_tokens_interval(row: ArmRow) -> Between | None:
+    time = row.time
+    if time is None or time.tokens is None:
+        return None
+    return Between(time.tokens_low, time.tokens_high)
+
+
 def target_interval(row: ArmRow) -> Between | None:
     time = row.time
     if time is None or time.seconds is None:
@@ -100,9 +119,17 @@ RESOLVED_BY = {"learning": "val_loss", "systems": "step_ms"}  # part of a gain -
 
 
 def has_resolved(outcome: Comparisons, arm: str, side: str) -> bool:
-    """Whether the loss (learning) or the step time (systems) is judged to differ."""
-    c = outcome.of(arm, RESOLVED_BY[side])
-    return c is not None and c.kind in ("helps", "hurts")
+    """Whether the loss (learning) or the step time (systems) is judged to differ.
+
+    Where a step reads other numbers of tokens: the tokens to the target, or the time a token."""
+    c, gain = outcome.of(arm, RESOLVED_BY[side]), outcome.decompositions.get(arm)
+    if c is None or gain is None or gain.step_ratio == 1:
+        return c is not None and c.kind in ("helps", "hurts")
+    if side == "learning" and gain.is_learning_told is not None:
+        return gain.is_learning_told
+    if side == "systems" and c.ratio_low is not None and c.ratio_high is not None:
+        return c.ratio_low > gain.step_ratio or c.ratio_high < gain.step_ratio
+    return c.kind in ("helps", "hurts")
 
 
 def gain_reason(row: ArmRow) -> str | None:

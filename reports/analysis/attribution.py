@@ -46,7 +46,7 @@ COLUMNS = ("alone", "in_order", "shapley", "left_out")
 class Attribution:
     """The table of one metric."""
 
-    metric: str  # val_loss, steps, seconds
+    metric: str  # val_loss, steps or tokens, seconds
     unit: str
     shares: Mapping[str, Mapping[str, Share]]  # change -> column -> Share, a missing one unknown
     leaves_with: Mapping[str, tuple[str, ...]]  # what goes with a change, because it needs it
@@ -169,6 +169,7 @@ def time_judges(
 ) -> list[Judged]:
     """Steps and seconds to target where they are resolved for every arm; else at equal steps.
 
+    Tokens in place of steps, of arms whose steps read different numbers of them.
     times_at: timed runs at one budget, for seconds at equal steps."""
     model = time_model.model
     if model is None or not all(_is_resolved(time_model, model, arm) for arm in arms):
@@ -179,14 +180,14 @@ def time_judges(
         )
         return [Judged(metric="seconds", unit="s", judge=judge, note=note, title="training time")]
     times = _ResolvedTimes.of(time_model, model, arms, anytime=anytime)
-    note = "to the target"
+    length = "tokens" if time_model.step_tokens else "steps"
     judges = [
         Judged(
-            metric="steps",
-            unit="steps",
-            judge=times.judge_steps,
-            note=note,
-            title="steps to target",
+            metric=length,
+            unit=length,
+            judge=times.judge_length,
+            note="to the target",
+            title=f"{length} to target",
         )
     ]
     if len(times.log_step) == len(arms):
@@ -210,6 +211,7 @@ class _ResolvedTimes:
     model: LossModel
     place: Mapping[str, int]  # of an arm in the model
     steps: Mapping[str, float]
+    step_tokens: Mapping[str, float]  # {} where steps are told
     log_step: Mapping[str, Estimate]  # milliseconds
     anytime: bool
 
@@ -224,11 +226,20 @@ class _ResolvedTimes:
             of_arm = time_model.log_step(arm)
             if of_arm is not None:
                 log_step[arm] = of_arm
-        return cls(model=model, place=place, steps=steps, log_step=log_step, anytime=anytime)
+        return cls(
+            model=model,
+            place=place,
+            steps=steps,
+            step_tokens=time_model.step_tokens,
+            log_step=log_step,
+            anytime=anytime,
+        )
 
-    def judge_steps(self, contrast: Mapping[str, float], alpha: float) -> Share:
-        """A contrast of the arms' steps."""
-        parts = {arm: weight * self.steps[arm] for arm, weight in contrast.items()}
+    def judge_length(self, contrast: Mapping[str, float], alpha: float) -> Share:
+        """A contrast of the arms' steps, or of their tokens."""
+        parts = {}
+        for arm, weight in contrast.items():
+            parts[arm] = weight * self.steps[arm] * self.step_tokens.get(arm, 1.0)
         return self._sum(parts, [], alpha)
 
     def judge_seconds(self, contrast: Mapping[str, float], alpha: float) -> Share:

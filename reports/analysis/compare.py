@@ -25,6 +25,7 @@ from reports.analysis.outcomes import arm_outcomes, noise_floor
 from reports.analysis.prior import prior_cautions, prior_is_late, prior_note, prior_of
 from reports.analysis.published import beside_the_published
 from reports.analysis.remembered import as_remembered, of_the_family
+from reports.analysis.step_tokens import token_notes
 from reports.analysis.time_estimates import decompositions, time_effects, time_estimates
 from reports.analysis.time_model import TimeModel
 from reports.analysis.types import (
@@ -113,6 +114,8 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     notes += prior_note(experiment.plan, comparisons.values())
     notes += time_notes([*comparisons.values(), *increments.values()])
     notes += loss_notes(compared.losses_at, compared.arms, compared.budget)
+    shares_steps = compared.budget is not None
+    notes += token_notes(time_model.step_tokens, estimates, share_steps=shares_steps)
     outcomes = {}
     for arm in use.arms:
         outcomes[arm] = arm_outcomes(
@@ -129,7 +132,15 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
         own_words=parts.own_words(experiment.plan),
         own=experiment.plan.own_metrics,
         times=estimates,
-        decompositions=decompositions(time_model, estimates, compared.times_at, compared.budget),
+        decompositions=decompositions(
+            time_model,
+            estimates,
+            compared.times_at,
+            compared.budget,
+            alpha=(1 - compared.level) / max(1, len(compared.arms)),
+            anytime=compared.anytime,
+        ),
+        step_tokens=time_model.step_tokens,
         noise=noise_floor(of_baseline, anytime=compared.anytime),
         published=published,
         anytime=compared.anytime,

@@ -13,7 +13,8 @@ from reports.analysis.types import Comparisons
 class Heading:
     """A heading of the table of verdicts; there where the experiment can fill it.
 
-    In `meaning` {base} stands for the baseline's name, {unit} for that of a loss.
+    In `meaning` {base} stands for the baseline's name, {unit} for that of a loss, {length} and
+    {of_one} for what time is made of.
     """
 
     text: str
@@ -127,9 +128,9 @@ HEADINGS = (
     Heading(
         text="gain",
         meaning=(
-            "Time is steps times step time. The learning part of the change in time comes from "
-            "needing fewer steps, the systems part from faster steps; below zero is time saved, in "
-            "percent of the baseline and in seconds."
+            "Time is {length} times {of_one}. The learning part of the change in time comes from "
+            "needing fewer {length}, the systems part from faster {length}; below zero is time "
+            "saved, in percent of the baseline and in seconds."
         ),
         is_filled=has_gain,
         css="gain",

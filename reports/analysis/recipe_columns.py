@@ -82,7 +82,7 @@ RECIPE_COLUMNS: tuple[Column[Recipe], ...] = (
     Column(
         key="rates",
         head="learning rates",
-        value=recipe_facts.rates,
+        value=recipe_facts.rates_and_source,
         json_name="rates",
         meaning="Learning rates of the baseline.",
     ),

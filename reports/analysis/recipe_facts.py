@@ -129,6 +129,15 @@ def rates(r: Recipe) -> str | None:
     return ", ".join(lines) or None
 
 
+def rates_and_source(r: Recipe) -> str | None:
+    """Learning rates, with what the scale says of where they are from; not of others' rates."""
+    written = rates(r)
+    of_others = any(field.endswith(RATE) for field in r.plan.departures or ())
+    if written is None or r.plan.scale_rates is None or of_others:
+        return written
+    return f"{written}; at scale {r.plan.scale} {r.plan.scale_rates}"
+
+
 def precision(r: Recipe) -> Any:
     """In words; the policy of a record has no say where all is fp32."""
     modes, said = r.of_baseline("precision.mode"), []

@@ -2,12 +2,13 @@
 
 import pandas as pd
 
-from reports.analysis.arm_columns import ARM_COLUMNS
+from harness.run.document import Cells
+from reports.analysis.arm_columns import ARM_COLUMNS, IN_TOKENS
 from reports.analysis.arm_values import ArmRow
 from reports.analysis.compare import compare_all
 from reports.analysis.comparison_columns import COMPARISON_COLUMNS
 from reports.analysis.types import Comparisons
-from reports.inputs.columns import flat_row
+from reports.inputs.columns import flat_row, json_row
 from reports.inputs.experiment import Experiment
 
 
@@ -36,3 +37,9 @@ def comparison_table(experiment: str, outcome: Comparisons) -> pd.DataFrame:
 def comparison_frame(experiment: Experiment) -> pd.DataFrame:
     """Every arm against the baseline on every metric, as the page has it: a row each."""
     return comparison_table(experiment.name, compare_all(experiment))
+
+
+def tokens_rows(outcome: Comparisons) -> list[Cells]:
+    """What is told in tokens of each arm; [] where a step reads as many of them in all."""
+    columns = [column for column in ARM_COLUMNS if column.json_name in IN_TOKENS]
+    return [json_row(columns, ArmRow(arm=arm, outcome=outcome)) for arm in outcome.step_tokens]

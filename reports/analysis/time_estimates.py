@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from reports.analysis.cautions import Caution
+from reports.analysis.step_tokens import is_alike
 from reports.analysis.time_model import ALPHA, TimeModel
 from reports.analysis.types import Decomposition, TimeEstimate
 from reports.stats.contrasts import Effect, Method, correlation, difference_only, paired
@@ -54,15 +55,19 @@ def _estimate(time_model: TimeModel, arm: str, anytime: bool) -> TimeEstimate:
         seconds = math.exp(log_steps + float(log_step.mean()) - math.log(1e3))
     n_low, n_high = _exponentials(_log_steps_interval(time_model, arm, anytime))
     ms_low, ms_high = _exponentials(_log_ms_interval(time_model, arm, anytime))
+    n_star, of_step = math.exp(log_steps), time_model.step_tokens.get(arm)
     extrapolated = time_model.extrapolated(arm)
     warnings = time_model.warnings
     if extrapolated:
         warnings = (*warnings, Caution.NOT_BRACKETED)
     return replace(
         with_slope,
-        n_star=math.exp(log_steps),
+        n_star=n_star,
         n_low=n_low,
         n_high=n_high,
+        tokens=times(n_star, of_step),
+        tokens_low=times(n_low, of_step),
+        tokens_high=times(n_high, of_step),
         seconds=seconds,
         seconds_low=None if ms_low is None else ms_low / 1e3,
         seconds_high=None if ms_high is None else ms_high / 1e3,
@@ -70,6 +75,11 @@ def _estimate(time_model: TimeModel, arm: str, anytime: bool) -> TimeEstimate:
         reason="",
         warnings=warnings,
     )
+
+
+def times(steps: float | None, of_step: float | None) -> float | None:
+    """The tokens of so many steps; None where either is not known."""
+    return None if steps is None or of_step is None else steps * of_step
 
 
 def _exponentials(interval: Interval | None) -> tuple[float, float] | tuple[None, None]:
@@ -181,7 +191,7 @@ def decompose(
 ) -> tuple[float, float]:
     """(learning, systems) parts of n_arm * s_arm - n_baseline * s_baseline.
 
-    n: steps, s: seconds per step; at mid-points, so that they sum exactly."""
+    n: steps, s: seconds per step, or both of tokens; at mid-points, so that they sum exactly."""
     learning = (s_arm + s_baseline) / 2 * (n_arm - n_baseline)
     return learning, (n_arm + n_baseline) / 2 * (s_arm - s_baseline)
 
@@ -191,10 +201,14 @@ def decompositions(
     estimates: Mapping[str, TimeEstimate],
     times_at: pd.DataFrame,
     budget: int | None,
+    *,
+    alpha: float = ALPHA,
+    anytime: bool = False,
 ) -> dict[str, Decomposition]:
     """Learning and systems gain of every arm timed on the baseline's hardware.
 
-    times_at: timed runs at one budget; budget: that of the losses, None where arms share none."""
+    times_at: timed runs at one budget; budget: that of the losses, None where arms share none;
+    alpha, anytime: of an arm's interval of tokens to the target."""
     arms = list(time_model.step)
     baseline = arms[0]
     parts = {}
@@ -202,12 +216,32 @@ def decompositions(
         timed = len(time_model.step[arm].values) and len(time_model.step[baseline].values)
         if arm not in time_model.comparable or not timed:
             continue
+        ratio = time_model.step_ratio(arm, baseline)
         steps = _steps_to_target(time_model, estimates, baseline, arm)
+        if steps is not None and ratio != 1:
+            told = _tokens_told(time_model, (arm, baseline), alpha, anytime=anytime)
+            steps = replace(steps, is_learning_told=told)
         if steps is None:
-            steps = _steps_that_were_run(times_at, budget, baseline, arm)
+            steps = _steps_that_were_run(times_at, budget, (baseline, arm), ratio)
         if steps is not None:
-            parts[arm] = _decomposition(time_model, baseline, arm, steps)
+            parts[arm] = _decomposition(time_model, baseline, arm, steps, ratio)
     return parts
+
+
+def _tokens_told(
+    time_model: TimeModel, pair: tuple[str, str], alpha: float, *, anytime: bool
+) -> bool:
+    """Whether the tokens to the target of two arms are told apart."""
+    assert time_model.model is not None
+    if anytime:
+        ends = time_model.sequence(pair, alpha, steps_only=True)[0]
+    else:
+        arm, baseline = map(time_model.arms.index, pair)
+        ends = time_model.model.shift(arm, baseline).interval(alpha)
+    if ends is None:
+        return False
+    moved = math.log(time_model.step_ratio(*pair))
+    return ends[0] + moved > 0 or ends[1] + moved < 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +252,7 @@ class _Steps:
     arm: float
     resolved: bool
     note: str
+    is_learning_told: bool | None = None
 
 
 def _steps_to_target(
@@ -234,24 +269,31 @@ def _steps_to_target(
 
 
 def _steps_that_were_run(
-    times_at: pd.DataFrame, budget: int | None, baseline: str, arm: str
+    times_at: pd.DataFrame, budget: int | None, pair: tuple[str, str], ratio: float
 ) -> _Steps | None:
+    """pair: baseline and arm; ratio: tokens of the arm's step over those of the baseline's."""
     n_steps = []
-    for name in (baseline, arm):
+    for name in pair:
         steps = times_at.loc[times_at["arm"] == name, "steps"].dropna()
         if not len(steps):
             return None
         n_steps.append(float(budget or steps.mean()))
-    if n_steps[0] != n_steps[1]:
+    differ = n_steps[0] != n_steps[1]
+    if ratio != 1:  # schedules of as many tokens are of one length, those of as many steps are not
+        differ = budget is None and not is_alike(n_steps[1] * ratio / n_steps[0])
+    if differ:
         note = "at each arm's own steps, whatever loss they reach"
         return _Steps(baseline=n_steps[0], arm=n_steps[1], resolved=True, note=note)
     note = "at the steps that were run; what learning gained is not resolved in time"
     return _Steps(baseline=n_steps[0], arm=n_steps[1], resolved=False, note=note)
 
 
-def _decomposition(time_model: TimeModel, baseline: str, arm: str, steps: _Steps) -> Decomposition:
+def _decomposition(
+    time_model: TimeModel, baseline: str, arm: str, steps: _Steps, ratio: float
+) -> Decomposition:
+    """ratio: tokens of the arm's step over those of the baseline's, by whose step both count."""
     s_baseline, s_arm = _seconds_per_step(time_model, baseline), _seconds_per_step(time_model, arm)
-    learning, systems = decompose(steps.baseline, s_baseline, steps.arm, s_arm)
+    learning, systems = decompose(steps.baseline, s_baseline, steps.arm * ratio, s_arm / ratio)
     both = learning + systems if steps.resolved else systems
     time_baseline = steps.baseline * s_baseline
     return Decomposition(
@@ -267,6 +309,8 @@ def _decomposition(time_model: TimeModel, baseline: str, arm: str, steps: _Steps
         step_ms_baseline=s_baseline * 1e3,
         step_ms_arm=s_arm * 1e3,
         note=steps.note,
+        step_ratio=ratio,
+        is_learning_told=steps.is_learning_told,
     )
 
 

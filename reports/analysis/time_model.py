@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from harness.run.plan import Plan
 from reports.analysis import samples
 from reports.analysis.cautions import Caution
 from reports.analysis.machines import is_cut, on_several_nodes
+from reports.analysis.step_tokens import is_alike, step_tokens
 from reports.analysis.time_sequences import sequence
 from reports.inputs.experiment import Experiment, target_loss
 from reports.inputs.noise import benchmark_noise
@@ -37,6 +38,7 @@ class TimeModel:
     warnings: tuple[Caution, ...]
     elsewhere: frozenset[str] = frozenset()  # arms timed on other nodes than the baseline
     is_cut: bool = False  # times of one seed come from several nodes
+    step_tokens: Mapping[str, float] = field(default_factory=dict)  # where a step is no unit
 
     @classmethod
     def of(
@@ -49,8 +51,7 @@ class TimeModel:
         """From runs with an outcome.
 
         losses: of all budgets; times_at: timed runs at one budget; arms: the baseline first."""
-        losses = without_its_block(experiment.plan, losses)
-        fitted = _fitted(experiment.plan, losses, arms)
+        fitted = _fitted(experiment.plan, without_its_block(experiment.plan, losses), arms)
         step = {arm: samples.sample(times_at, arm, "step_ms") for arm in arms}
         comparable = [arm for arm in arms if samples.same_hardware(times_at, arm, arms[0])]
         elsewhere = [arm for arm in arms if on_several_nodes(times_at, arm, arms[0])]
@@ -63,9 +64,17 @@ class TimeModel:
             comparable=frozenset(comparable),
             elsewhere=frozenset(elsewhere),
             is_cut=is_cut(times_at),
+            step_tokens=step_tokens(losses, arms),
             why_not=fitted.why_not,
             warnings=fitted.warnings,
         )
+
+    def step_ratio(self, arm: str, other: str) -> float:
+        """Tokens of an arm's step over those of another one's; 1 where both are as many."""
+        if not {arm, other} <= {*self.step_tokens}:
+            return 1.0
+        ratio = self.step_tokens[arm] / self.step_tokens[other]
+        return 1.0 if is_alike(ratio) else ratio
 
     def log_step(self, arm: str) -> Estimate | None:
         """log of an arm's milliseconds per step; None for a single run, which has no error.

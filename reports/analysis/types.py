@@ -22,6 +22,7 @@ from reports.stats.verdicts import Kind
 LOSSES = ("val_loss", "heldout_loss")  # in the corpus's unit
 # compared as logarithms; losses and metrics of a script's own as differences
 COMPARED_TIMES = ("step_ms", "train_time_s", "time_to_target")
+TIME_OF_ONE = {"steps": "step time", "tokens": "time a token"}  # of what schedules are as long as
 UNITS = {
     "step_ms": "ms",
     "train_time_s": "s",
@@ -111,6 +112,9 @@ class TimeEstimate:
     n_star: float | None = None
     n_low: float | None = None
     n_high: float | None = None
+    tokens: float | None = None  # of N* steps, where steps of the arms read other numbers of them
+    tokens_low: float | None = None
+    tokens_high: float | None = None
     seconds: float | None = None
     seconds_low: float | None = None
     seconds_high: float | None = None
@@ -128,7 +132,8 @@ class Decomposition:
     """dT = s_mean * dN + N_mean * ds exactly: learning gain (fewer steps) and systems gain.
 
     Arm minus baseline; seconds below zero are time saved, percents are of the baseline's time. At a
-    single budget N is one for all, the learning part None and total_s the systems part."""
+    single budget N is one for all, the learning part None and total_s the systems part. Where a
+    step of the two reads other numbers of tokens, N and s are of tokens: fewer of them, faster."""
 
     arm: str
     learning_s: float | None
@@ -142,6 +147,9 @@ class Decomposition:
     step_ms_baseline: float
     step_ms_arm: float
     note: str  # what N means here, in words
+    step_ratio: float = 1.0  # tokens of the arm's step over those of the baseline's
+    # whether the interval of N* in tokens leaves zero; None: the loss at equal steps tells it
+    is_learning_told: bool | None = None
 
 
 PublishedWord = Literal[
@@ -211,6 +219,7 @@ class Comparisons:
     own: Mapping[str, OwnMetric] = field(default_factory=dict)  # what scripts measure of their own
     times: Mapping[str, TimeEstimate]  # every arm, where the experiment has a target
     decompositions: Mapping[str, Decomposition]
+    step_tokens: Mapping[str, float] = field(default_factory=dict)  # where a step is no unit
     noise: NoiseFloor
     published: PublishedVerdict | None
     anytime: bool  # sequences instead of fixed-n intervals
@@ -225,6 +234,11 @@ class Comparisons:
             f"<Comparisons: {len(self.arms)} arms against {self.baseline!r}, "
             f"{len(self.comparisons)} comparisons, judged by {self.primary}>"
         )
+
+    @property
+    def length(self) -> Literal["steps", "tokens"]:
+        """What schedules are as long as."""
+        return "tokens" if self.step_tokens else "steps"
 
     def of(self, arm: str, metric: str) -> Comparison | None:
         """The comparison of an arm on a metric."""

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from reports.figures.base import AxisScale, path_of
+from reports.inputs.recorded import TOKENS
 from reports.stats.digits import kept
 
 MAX_POINTS = 60  # per drawn line: what 700 px can show; the table behind keeps every point
@@ -18,11 +19,15 @@ BURN_IN = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """One run's validations: its steps, the training clock at each in seconds, and the losses."""
+    """One run's validations: its steps, the training clock at each in seconds, and the losses.
+
+    Where steps are no unit, the tokens that it had read.
+    """
 
     steps: np.ndarray
     times: np.ndarray
     losses: np.ndarray
+    tokens: np.ndarray | None = None  # where a step is no unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +41,7 @@ class Bundle:
     low: np.ndarray
     high: np.ndarray
     runs: dict[str, Course]  # by run_id
+    tokens: np.ndarray | None = None  # where a step is no unit
 
     @cached_property
     def rows(self) -> Sequence[tuple[Any, ...]]:
@@ -44,6 +50,8 @@ class Bundle:
         for step, time, *losses in zip(self.steps, self.time_s, self.mean, self.low, self.high):
             rounded = [kept(loss, 6) for loss in losses]
             rows.append((self.arm, int(step), kept(time, 4), *rounded, len(self.runs)))
+        if self.tokens is not None:
+            rows = [(*row, kept(n, 0)) for row, n in zip(rows, self.tokens, strict=True)]
         return rows
 
 
@@ -61,20 +69,43 @@ def finished_at(runs: pd.DataFrame, budget: int | None) -> pd.DataFrame:
 
 
 def bundles(
-    curves: pd.DataFrame, runs: pd.DataFrame, arms: Sequence[str], budget: int | None = None
+    curves: pd.DataFrame,
+    runs: pd.DataFrame,
+    arms: Sequence[str],
+    budget: int | None = None,
+    step_tokens: Mapping[str, float] | None = None,
 ) -> dict[str, Bundle]:
-    """The curves of finished runs by arm, at the budget (None: each arm's longest)."""
+    """The curves of finished runs by arm, at the budget (None: each arm's longest).
+
+    step_tokens: arm -> tokens of a step, where that is no unit.
+    """
     counted = set(finished_at(runs, budget)["run_id"])
     arm_of = dict(zip(curves["run_id"], curves["arm"]))
     steps = curves["step"].to_numpy(float)
     times = curves["train_time_s"].to_numpy(float)
     losses = curves["val_loss"].to_numpy(float)
+    read = curves[TOKENS].to_numpy(float) if TOKENS in curves else np.full(len(curves), np.nan)
     of_arms: dict[str, dict[str, Course]] = {}
     for run_id, at in curves.groupby("run_id", sort=False).indices.items():
         if run_id in counted:
-            of_arm = of_arms.setdefault(str(arm_of[run_id]), {})
-            of_arm[str(run_id)] = Course(steps=steps[at], times=times[at], losses=losses[at])
+            arm = str(arm_of[run_id])
+            of_arms.setdefault(arm, {})[str(run_id)] = Course(
+                steps=steps[at],
+                times=times[at],
+                losses=losses[at],
+                tokens=tokens_of(steps[at], read[at], (step_tokens or {}).get(arm)),
+            )
     return {arm: bundle(arm, of_arms[arm]) for arm in arms if arm in of_arms}
+
+
+def tokens_of(steps: np.ndarray, read: np.ndarray, of_step: float | None) -> np.ndarray | None:
+    """The tokens at a run's validations: as it recorded them, or where each step reads as many.
+
+    read: nan where none were recorded. of_step: tokens of a step; None where steps are the unit.
+    """
+    if of_step is None:
+        return None
+    return read if np.isfinite(read).all() else of_step * steps
 
 
 def bundle(arm: str, runs: Mapping[str, Course]) -> Bundle:
@@ -98,7 +129,18 @@ def bundle(arm: str, runs: Mapping[str, Course]) -> Bundle:
         low=np.nanmin(losses, axis=0),
         high=np.nanmax(losses, axis=0),
         runs=dict(runs),
+        tokens=tokens_at(steps, runs),
     )
+
+
+def tokens_at(steps: np.ndarray, runs: Mapping[str, Course]) -> np.ndarray | None:
+    """The tokens at these steps of an arm's runs, which read alike."""
+    read: dict[float, float] = {}
+    for run in runs.values():
+        if run.tokens is None:
+            return None
+        read |= dict(zip(run.steps, run.tokens))
+    return np.array([read[step] for step in steps])
 
 
 def column_means(table: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ the training clock.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -51,6 +51,7 @@ class CurveView:
     over: str  # in words, for the text alternative
     last_words: str  # of the caption
     by_time: bool = False
+    by_tokens: bool = False
     whole: bool = False  # logarithmic axes, which show the first steep part too
 
     @property
@@ -62,12 +63,12 @@ class CurveView:
     def across(self, bundle: Bundle) -> np.ndarray:
         if self.by_time:
             return bundle.time_s
-        return bundle.steps
+        return bundle.tokens if self.by_tokens and bundle.tokens is not None else bundle.steps
 
     def across_run(self, run: Course) -> np.ndarray:
         if self.by_time:
             return run.times
-        return run.steps
+        return run.tokens if self.by_tokens and run.tokens is not None else run.steps
 
     def fitted(self, bundle: Bundle) -> np.ndarray:
         """The points that the vertical axis is fitted to."""
@@ -99,6 +100,21 @@ WHOLE_COURSE = CurveView(
     last_words=". Both axes are logarithmic.",
     whole=True,
 )
+
+
+IN_TOKENS = " The arms' steps read different numbers of tokens."
+
+
+def in_tokens(view: CurveView) -> CurveView:
+    """The same over the tokens that were trained on, of arms to whom a step is no unit."""
+    return replace(
+        view,
+        title=view.title.replace("step", "tokens"),
+        x_label=view.x_label.replace("step", "tokens"),
+        over="tokens",
+        last_words=view.last_words + IN_TOKENS,
+        by_tokens=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,6 +260,7 @@ def curve_figure(
             "lowest",
             "highest",
             "n_runs",
+            *(("tokens",) if all(b.tokens is not None for b in data.values()) else ()),
         ),
         rows=tuple(row for bundle in data.values() for row in bundle.rows),
         draw=drawing.draw,
@@ -269,24 +286,31 @@ def curve_figures(
     unit: str,
     target: float | None,
     budget: int | None = None,
+    step_tokens: Mapping[str, float] | None = None,
 ) -> list[Figure]:
     """Every figure that shows curves; none where no run has finished.
 
     unit: of a loss, in words; target: a loss; budget: steps, None for each arm's longest.
-    curves, runs: the experiment's tables.
+    curves, runs: the experiment's tables; step_tokens: of each arm, where a step is no unit.
     """
-    data = bundles(curves, runs, palette.arms, budget)
+    data = bundles(curves, runs, palette.arms, budget, step_tokens)
     data = {arm: b for arm, b in data.items() if len(b.steps) > 1}  # a point is no curve
     if not data:
         return []
     timed = {arm: b for arm, b in data.items() if is_timed(b)}
-    figures = [curve_figure(BY_STEP, data, palette, unit, target)]
+    by_step, whole = BY_STEP, WHOLE_COURSE
+    if step_tokens:
+        by_step, whole = in_tokens(BY_STEP), in_tokens(WHOLE_COURSE)
+    figures = [curve_figure(by_step, data, palette, unit, target)]
     if timed:
         figures.append(curve_figure(BY_TIME, timed, palette, unit, target))
     if all(fits_logarithms(b) for b in data.values()):
-        figures.append(curve_figure(WHOLE_COURSE, data, palette, unit, target))
+        figures.append(curve_figure(whole, data, palette, unit, target))
     if palette.baseline in data:
         difference = difference_figure(data, runs, palette, unit)
+        if difference is not None and step_tokens:
+            at_steps = f"{difference.caption} At equal steps, not at equal tokens.{IN_TOKENS}"
+            difference = replace(difference, caption=at_steps)
         if difference is not None:
             figures.append(difference)
     return figures

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reports.analysis.arm_values import has_resolved
-from reports.analysis.types import Comparisons, Decomposition
+from reports.analysis.types import TIME_OF_ONE, Comparisons, Decomposition
 from reports.figures.base import WIDE, AxisScale, Drawing, Figure, extent, line, mark, text, x_axis
 from reports.figures.palette import Palette
 from reports.figures.rows import LINE, most_lines, name_above, name_beside
@@ -69,6 +69,17 @@ def resolved_sides(outcome: Comparisons, arm: str, gain: Decomposition) -> dict[
     return sides
 
 
+def caption_of(outcome: Comparisons) -> str:
+    """What the two gains are, and what tells each from nothing."""
+    n, of_one = outcome.length, TIME_OF_ONE[outcome.length]
+    tells = "tokens to the target" if outcome.step_tokens else "loss"
+    return (
+        f"Time is {n} times {of_one}: fewer {n} to the target (learning), faster {n} "
+        "(systems). The two add up to the total; one is resolved where the interval of the "
+        f"{tells} (learning) or of the {of_one} (systems) leaves zero out."
+    )
+
+
 def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
     """Learning gain (fewer steps) beside systems gain (faster steps), % of the time to target."""
     of_arms: dict[str, Mapping[str, float]] = {}
@@ -93,9 +104,7 @@ def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
     return Figure(
         key="gains",
         title="Learning gain against systems gain",
-        caption="Time is steps times step time: fewer steps to the target (learning), faster steps "
-        "(systems). The two add up to the total; one is resolved where the interval of the loss "
-        "(learning) or of the step time (systems) leaves zero out.",
+        caption=caption_of(outcome),
         alt="Bars per arm of learning and systems gain in percent: " + "; ".join(labels[:20]),
         columns=(
             "arm",

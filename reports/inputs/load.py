@@ -26,7 +26,7 @@ from harness.run.retired import read_retired
 from reports.inputs.experiment import Experiment
 from reports.inputs.memory import Memory, Value, remember
 from reports.inputs.own_columns import all_columns, row_of
-from reports.inputs.recorded import POINT, RecordedRun, read_run
+from reports.inputs.recorded import POINT, TOKENS, RecordedRun, read_run
 from reports.inputs.step_times import StepTimes, of_points
 from reports.inputs.targets import decided
 
@@ -132,15 +132,18 @@ def experiment_folder(given: Path, results: Path) -> Path:
 
 
 def curves_of(runs: Sequence[RecordedRun]) -> pd.DataFrame:
-    """Every validation point of every run, columns CURVE_COLUMNS."""
-    curves: dict[str, list[Any]] = {column: [] for column in CURVE_COLUMNS}
+    """Every validation point of every run: CURVE_COLUMNS, with TOKENS where batches grow."""
+    grow = any(point.tokens is not None for run in runs for point in run.validations[-1:])
+    points = (*POINT, TOKENS) if grow else POINT
+    columns = dict.fromkeys((*CURVE_COLUMNS, *points))
+    curves: dict[str, list[Any]] = {column: [] for column in columns}
     for run in runs:
         n_points = len(run.validations)
         planned = run.planned
         facts = (run.run_id, planned.arm, planned.seed, planned.budget, planned.role)
         for column, fact in zip(CURVE_COLUMNS, facts, strict=False):
             curves[column] += [fact] * n_points
-        for column in POINT:
+        for column in points:
             curves[column] += run.points(column)
         if run.stood_still and n_points:
             curves["train_time_s"][-n_points:] = [math.nan] * n_points

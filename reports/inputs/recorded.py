@@ -30,6 +30,7 @@ from reports.inputs.verified import verified_result
 
 NO_RESULT = Result(status="none")  # every number of it unknown
 POINT = ("step", "val_loss", "train_time_s")
+TOKENS = "tokens"  # of a point too, where batches grow
 LINES_AT_ONCE = 10_000  # of a log, so that memory stays bounded
 
 
@@ -50,7 +51,7 @@ class RecordedRun:
     session: str | None = None  # of a foreign trainer: the call that made it
 
     def points(self, key: str) -> list[float]:
-        """One of POINT at every validation, nan where unknown."""
+        """One of POINT or TOKENS at every validation, nan where unknown."""
         return [float_or_nan(getattr(point, key)) for point in self.validations]
 
     @property

@@ -8,8 +8,8 @@ from reports.page.adding_up import pairs_apart
 from reports.page.by_design import ByDesign
 from reports.page.study import BLANK, Study, StudyRow, share_cell
 
-KINDS = {"val_loss": "loss_delta", "steps": "s_delta", "seconds": "s_delta"}
-METRIC_TITLES = {"val_loss": "loss", "steps": "steps", "seconds": "seconds"}
+KINDS = {"val_loss": "loss_delta", **dict.fromkeys(("steps", "tokens", "seconds"), "s_delta")}
+METRIC_TITLES = {"val_loss": "loss", "steps": "steps", "tokens": "tokens", "seconds": "seconds"}
 HEADS = {
     "alone": "alone",
     "in_order": "added in order",

@@ -64,7 +64,15 @@ def draw_all(experiment: Experiment, outcome: Comparisons, by_design: ByDesign) 
         interaction_figure(by_design.interactions, unit),
         every_seed,
         budgets,
-        *curve_figures(curves, runs, palette, unit=unit, target=target, budget=outcome.budget),
+        *curve_figures(
+            curves,
+            runs,
+            palette,
+            unit=unit,
+            target=target,
+            budget=outcome.budget,
+            step_tokens=outcome.step_tokens,
+        ),
         *run_figures(runs, experiment.results, palette, unit=unit, target=target, steps=steps),
     ]
     return [figure for figure in figures if figure is not None]

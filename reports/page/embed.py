@@ -18,6 +18,7 @@ from harness.run.plan import Plan
 from harness.run.results import Result
 from reports.inputs.experiment import Experiment
 from reports.inputs.memory import Memory
+from reports.inputs.recorded import TOKENS
 from reports.inputs.step_times import StepTimes
 from reports.page.command_words import whole_paths, without_folders, without_paths
 from reports.page.thin import thinned
@@ -113,7 +114,8 @@ def restore_table(data: Document) -> pd.DataFrame:
 def embed_curves(curves: pd.DataFrame) -> Content:
     """Every run's validation points, rounded, and the courses of steps that occur.
 
-    {run_id: {step, val_loss, train_time_s}}, where `step` is a place in the list of courses.
+    {run_id: {step, val_loss, train_time_s}}, where `step` is a place in the list of courses; with
+    the tokens of a run whose batches grow.
     """
     rounded = curves.round({"val_loss": LOSS_DIGITS, "train_time_s": TIME_DIGITS})
     out: Content = {}
@@ -125,6 +127,8 @@ def embed_curves(curves: pd.DataFrame) -> Content:
             "val_loss": plain(rows["val_loss"].tolist()),
             "train_time_s": plain(rows["train_time_s"].tolist()),
         }
+        if TOKENS in rows and rows[TOKENS].notna().all():
+            out[str(run_id)][TOKENS] = [int(tokens) for tokens in rows[TOKENS]]
     return {"curves": out, "steps": [list(steps) for steps in places]}
 
 
@@ -272,7 +276,10 @@ def restore_experiment(data: Document) -> Experiment:
 def restore_curves(data: Document) -> pd.DataFrame:
     """The validation points of the runs that the page's table has, one row each."""
     runs = {str(row["run_id"]): row for row in table_rows(data["runs"])}
-    columns: dict[str, list[Any]] = {name: [] for name in ("run_id", *OF_RUN, *OF_POINT)}
+    of_point: tuple[str, ...] = (*OF_POINT, TOKENS)
+    if not any(TOKENS in curve for curve in data["curves"].values()):
+        of_point = OF_POINT
+    columns: dict[str, list[Any]] = {name: [] for name in ("run_id", *OF_RUN, *of_point)}
     for run_id, curve in data["curves"].items():
         if run_id not in runs:
             continue
@@ -283,4 +290,6 @@ def restore_curves(data: Document) -> pd.DataFrame:
         columns["step"] += steps
         columns["val_loss"] += curve["val_loss"]
         columns["train_time_s"] += curve["train_time_s"]
-    return pd.DataFrame(columns).astype(dict.fromkeys(OF_POINT, float))
+        if TOKENS in columns:
+            columns[TOKENS] += curve.get(TOKENS) or [None] * len(steps)
+    return pd.DataFrame(columns).astype(dict.fromkeys(of_point, float))

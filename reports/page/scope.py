@@ -83,7 +83,7 @@ def conditions(recipe: Recipe, outcome: Comparisons) -> str:
     elif n_layers is not None:
         parts.append(plural(n_layers, "layer"))
     if outcome.budget is not None:
-        parts.append(plural(outcome.budget, "step"))
+        parts.append(plural(outcome.budget, "step") + tokens_of(outcome))
     if parts:
         parts += seed_words(recipe.plan, outcome)
     rates = rate_words(recipe)
@@ -93,6 +93,14 @@ def conditions(recipe: Recipe, outcome: Comparisons) -> str:
     if parts and recipe_facts.corpus(recipe) is not None and corpus.fingerprint != "not recorded":
         parts.append(f"on {CORPUS_WORDS.get(corpus.name, corpus.name)}")
     return ", ".join(parts)
+
+
+def tokens_of(outcome: Comparisons) -> str:
+    """Of how many tokens the compared steps are, where that is not one number."""
+    if not outcome.step_tokens or outcome.budget is None:
+        return ""
+    ends = [end(outcome.step_tokens.values()) * outcome.budget for end in (min, max)]
+    return f" of {' to '.join(show(end, 'tokens') for end in ends)} tokens"
 
 
 def seed_words(plan: Plan, outcome: Comparisons) -> list[str]:

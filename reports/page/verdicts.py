@@ -8,7 +8,7 @@ from reports.analysis.arm_columns import ArmColumn
 from reports.analysis.arm_values import ArmRow
 from reports.analysis.headings import Heading
 from reports.analysis.own_columns import arm_columns_of, headings_of
-from reports.analysis.types import Comparisons, effect
+from reports.analysis.types import TIME_OF_ONE, Comparisons, effect
 from reports.page.cells import VerdictCell, cell_of, metric_words, verdict_cell, words
 
 MANY = 12  # arms beyond which their order is that of their effects
@@ -70,7 +70,13 @@ def heads(outcome: Comparisons, unit: str) -> list[Head]:
         judgement += f" It is about what the {naming.arm} adds to {naming.briefly}."
     heads = [Head(text="verdict", meaning=judgement)]
     for heading in headings_of(outcome):
-        meaning = heading.meaning.format(base=outcome.baseline, unit=unit, own=outcome.own_words)
+        meaning = heading.meaning.format(
+            base=outcome.baseline,
+            unit=unit,
+            own=outcome.own_words,
+            length=outcome.length,
+            of_one=TIME_OF_ONE[outcome.length],
+        )
         css = ""
         if heading.css == "num":
             css = "num"

@@ -43,6 +43,8 @@ OF_KEY = {  # statistics that are of no metric, or several values
     "bits_per_byte.mean": ("val_loss_bits_per_byte",),
     "target.seconds": ("time_to_target_s",),
     "target.interval": ("time_to_target_low_s", "time_to_target_high_s"),
+    "target.tokens": ("tokens_to_target",),
+    "target.tokens_interval": ("tokens_to_target_low", "tokens_to_target_high"),
     "learning.percent": ("gain_learning_percent",),
     "systems.percent": ("gain_systems_percent",),
     "gain.seconds": ("gain_learning_s", "gain_systems_s"),

@@ -189,6 +189,8 @@ def check_curve(
         if not all_rounded(curve.get(column, []), [point[column] for point in thin], digits):
             yield f"run {run_id}: the curve's {column} on the page is not that of {path.name}"
             return
+    if curve.get("tokens", [None] * len(thin)) != [point.get("tokens") for point in thin]:
+        yield f"run {run_id}: the curve's tokens on the page are not those of {path.name}"
     times: list[float] = []
     for point in points:
         times += filter(None, point.get("step_times_ms") or ())

@@ -29,6 +29,7 @@ from reports.verify.evidence import check_evidence
 from reports.verify.files import check_memory, check_results
 from reports.verify.headline import check_headline
 from reports.verify.increments import check_increments
+from reports.verify.lengths import check_lengths
 from reports.verify.markup import plainly
 from reports.verify.optimum import check_optima, check_signs
 from reports.verify.page import Embedded, Page, Printed, Row, read_page
@@ -130,9 +131,11 @@ def check_statistics(page: Page, index: int, data: Embedded, rows: Sequence[Row]
                             page, index, plan, compared, raised=raised, anytime=anytime
                         )
     yield from check_ratios(page, index, plan)
-    yield from check_noisy(
-        page, index, plan, compared_rows(outcomes_of(data, rows), arms, "timing")
-    )
+    outcomes = outcomes_of(data, rows)
+    timed = compared_rows(outcomes, arms, "timing")
+    losses = [row for row in outcomes if row["role"] == "loss"] or outcomes
+    yield from check_lengths(losses, timed, printed, plan)
+    yield from check_noisy(page, index, plan, timed)
     for arm in arms:
         if arm != plan["baseline"]:
             yield from check_word(printed[arm], plan, arm)

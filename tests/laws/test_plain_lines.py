@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("model", "optim", "harness", "reports")
 LINKS = (ROOT / "harness" / "model", ROOT / "harness" / "optim")
@@ -280,14 +278,14 @@ def test_a_name_of_the_reports_is_defined_in_one_file() -> None:
         assert any(file.startswith("reports/verify/") for file in several[name])
 
 
-@pytest.mark.parametrize("file", sorted(f for f in SOURCE if not f.endswith("__init__.py")))
-def test_the_first_line_of_a_docstring_is_a_whole_sentence(file: str) -> None:
+def test_the_first_line_of_a_docstring_is_a_whole_sentence() -> None:
     broken = []
-    for node in nodes(SOURCE[file]):
-        if isinstance(node, (*FUNCTION, ast.ClassDef, ast.Module)):
-            first = (ast.get_docstring(node) or ".").splitlines()[0]
-            if not first.endswith((".", "?", "!", ":")):
-                broken.append(f"{file}:{getattr(node, 'lineno', 1)} {first}")
+    for file, text in SOURCE.items():
+        for node in nodes(text):
+            if isinstance(node, (*FUNCTION, ast.ClassDef, ast.Module)):
+                first = (ast.get_docstring(node) or ".").splitlines()[0]
+                if not first.endswith((".", "?", "!", ":")):
+                    broken.append(f"{file}:{getattr(node, 'lineno', 1)} {first}")
     assert broken == []
 
 

@@ -93,6 +93,15 @@ def test_the_sum_over_a_pass_s_tokens_has_as_much_larger_a_gradient() -> None:
         torch.testing.assert_close(p.grad * SEQ_LEN, q.grad)
 
 
+def test_a_factor_on_the_loss_is_one_on_its_gradient_alone() -> None:
+    plain, doubled = trained_on(), trained_on(loss__scale=2.0)
+    losses = [made.gradients([batch(0)], made.set_step(0)) for made in (plain, doubled)]
+    assert torch.equal(*losses)
+    for p, q in zip(plain.parameters, doubled.parameters, strict=True):
+        assert p.grad is not None and q.grad is not None
+        assert torch.equal(2 * p.grad, q.grad)
+
+
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
 def test_a_stage_s_losses_compile_to_one_graph() -> None:
     made = trained_on(**MORE, loss__prefix_weight=0.25)

@@ -18,7 +18,7 @@ from harness.model.attention import KERNELS
 from harness.model.gpt import GPT
 from harness.model.rotary import Rotary
 from harness.training.core import Core
-from tests.small_presets import PRESETS, batch, core, ids, small
+from tests.small_presets import PRESETS, batch, core, disturb, ids, small
 
 BF16, FP32 = torch.bfloat16, torch.float32
 POLICY = {name: preset_values(name)[0]["precision.policy"] for name in PRESETS}
@@ -351,3 +351,20 @@ def test_the_norm_is_the_librarys_at_its_epsilon() -> None:
         expected = F.rms_norm(x.to(dtype).float(), (16,), eps=eps).to(dtype)
         assert torch.equal(harness.model.layers.RMSNorm("by_dtype", None)(x.to(dtype)), expected)
     assert KERNELS.keys() >= {"sdpa", "dense"}
+
+
+def test_logits_are_rounded_to_bf16_while_training_alone() -> None:
+    plain, rounded = (
+        core(small("r18", logit_softcap="sigmoid30", logits_dtype=dtype))
+        for dtype in ("fp32", "bf16")
+    )
+    for made in (plain, rounded):
+        disturb(made.model)
+    x = ids(0)
+    logits = plain.model.logits(x, plain.set_window(0))
+    of_training = rounded.model.logits(x, rounded.set_window(0))
+    assert of_training.dtype == logits.dtype == torch.float32
+    assert torch.equal(of_training, logits.bfloat16().float())
+    assert not torch.equal(of_training, logits)
+    batches = [(x, x.roll(-1, dims=1))]
+    assert torch.equal(plain.evaluate(0, batches), rounded.evaluate(0, batches))

@@ -17,6 +17,8 @@ from parso.python.tree import Keyword, Name, Newline, String
 ARITHMETIC = ("Add", "Sub", "Mul", "Div", "FloorDiv", "Mod", "Pow")
 ORDER = ("Eq", "NotEq", "Lt", "LtE", "Gt", "GtE")
 IDENTITY = ("Is", "IsNot")
+# what a module does as a program, which processes alone start, and imports for type checkers
+NOT_TRIED = ("if __name__", "if TYPE_CHECKING")
 OTHERS = (
     *("AddNot", "ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ReplaceAndWithOr"),
     *("ReplaceOrWithAnd", "ReplaceBreakWithContinue", "ReplaceContinueWithBreak"),
@@ -99,8 +101,8 @@ def of_file(path: str, source: str) -> list[Mutant]:
     for name, operator in operators().items():
         places = [start for node in nodes for start, _ in operator.mutation_positions(node)]
         for occurrence, (line, column) in enumerate(places):
-            if lines[line - 1].startswith("if __name__"):
-                continue  # what a module does as a program is started by processes alone
+            if lines[line - 1].startswith(NOT_TRIED):
+                continue
             found.append(
                 Mutant(path=path, line=line, column=column, operator=name, occurrence=occurrence)
             )

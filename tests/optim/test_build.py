@@ -317,6 +317,7 @@ ELSEWHERE = {
     "muon_momentum_cooldown_steps",
     "muon_groups",  # of q and k: test_two_heads_are_a_matrix_of_their_own
     "adam_every",  # test_cadence.py
+    "adam_moments_dtype",  # test_adam.py
     "scalar_freeze_steps",
     "tie_until",
     "tie_ends",

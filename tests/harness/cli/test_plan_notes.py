@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from harness.cli.plan import PlanQuestion, arm_facts, changes_of, plan_facts, print_notes
+from harness.cli.plan import print_notes
+from harness.cli.plan_facts import PlanQuestion, arm_facts, changes_of, plan_facts
 from harness.cli.power import known_of
 from harness.config import plugins
 from harness.corpora.text import BYTES, prepare_text
@@ -110,3 +111,51 @@ def test_noise_of_another_text_or_network_is_said_to_be_such(
     assert f"({known.sd_source})".endswith(told) or told in known.sd_source
     own = overrides == {"scale": "gpt2", "data.corpus": "fineweb10B"}
     assert (known.step_ms is not None) == own
+
+
+BATCHES = """
+name: batches
+question: q?
+base: r08
+scale: tiny
+set: {data.batch_tokens: 4096, data.micro_tokens: 1024, data.ranks: 2, data.seq_len: 128, data.corpus: stdlib}
+budgets: [BUDGETS]
+slope: {per_step: 0.001, se: 0.0001}
+changes:
+  other: {CHANGE}
+"""
+
+
+@pytest.mark.parametrize(
+    ("budgets", "change", "tokens", "told"),
+    [
+        ("100, 200", "data.batch_tokens: x0.5", [204_800, 409_600], True),
+        ("100, 200", "model.attn_scale: 0.12", [409_600, 819_200], False),
+        ("409600 tokens, 819200 tokens", "model.attn_scale: 0.12", [409_600, 819_200], True),
+    ],
+)
+def test_a_plan_tells_tokens_where_steps_are_no_unit_or_budgets_are_of_them(
+    budgets: str, change: str, tokens: list[int], told: bool, tmp_path: Path
+) -> None:
+    """A step of the baseline reads 4096: 0.001 of loss a step is 0.244 a million tokens."""
+    file = tmp_path / "batches.yaml"
+    file.write_text(BATCHES.replace("BUDGETS", budgets).replace("CHANGE", change))
+    e = load_experiment(str(file), device="cpu")
+    baseline, other = arm_facts(e, [], set())
+    assert (baseline.tokens, other.tokens) == ([409_600, 819_200], tokens)
+    facts = plan_facts(e, plan_runs(e, need_data=False), tmp_path, PlanQuestion())
+    power = facts.power
+    assert power.steps is not None and power.tokens == pytest.approx(4096 * power.steps)
+    of_slope = "  a step is worth 0.001 of loss, a million of its tokens 0.244 (given)"
+    assert e.tells_tokens == told == (of_slope in power.words)
+    assert any("M tokens of the baseline)" in line for line in power.words) == told
+
+
+def test_without_budgets_a_plan_has_the_tokens_of_each_arm_s_own_steps(tmp_path: Path) -> None:
+    file = tmp_path / "batches.yaml"
+    text = BATCHES.replace("budgets: [BUDGETS]\n", "").replace("slope", "# slope")
+    file.write_text(text.replace("CHANGE", "schedule.steps: x2"))
+    e = load_experiment(str(file), device="cpu")
+    baseline, other = arm_facts(e, [], set())
+    assert baseline.tokens == 4096 * baseline.steps and other.tokens == 2 * baseline.tokens
+    assert not e.tells_tokens  # as many a step

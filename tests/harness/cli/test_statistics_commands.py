@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,30 @@ def test_the_pair_rule_takes_no_single_losses(ablate: Any) -> None:
         "takes means"
         in ablate("significance", "3.27", "--rule", "track3-pair", *pair, "--new-steps", "3210").err
     )
+
+
+def test_compare_tells_tokens_where_a_step_is_no_common_unit(ablate: Any) -> None:
+    recorded(n_seeds=3, budgets=(200, 300, 400), target=1.57)
+    assert "in_tokens" not in ablate("compare", "split", "--json").json
+    half = (ARMS[0], replace(ARMS[1], token_factor=0.5), ARMS[2])
+    shutil.rmtree("results")
+    recorded(arms=half, n_seeds=3, budgets=(200, 300, 400), target=1.57)
+    said = ablate("compare", "split", "--json").json
+    told = {row["arm"]: row for row in said["in_tokens"]}
+    assert {arm: row["step_tokens"] for arm, row in told.items()} == {
+        **{"base": 4096, "good": 2048},
+        "bad": 4096,
+    }
+    for row in told.values():
+        steps, low, high = (
+            row["steps_to_target"],
+            row["tokens_to_target_low"],
+            row["tokens_to_target_high"],
+        )
+        assert row["tokens_to_target"] == pytest.approx(steps * row["step_tokens"])
+        assert low < row["tokens_to_target"] < high
+    assert any("A step is no common unit here" in note for note in said["notes"])
+    assert "Losses are compared at equal steps" in ablate("compare", "split").out
 
 
 # ---- plan

@@ -37,7 +37,7 @@ def test_patterns_and_what_is_off_stay() -> None:
 @pytest.mark.parametrize("scale", ["small", "tiny"])
 def test_a_scale_keeps_the_layers_of_which_something_is_said(scale: str) -> None:
     """Of twelve and of eleven layers: long windows, tables, the skip's ends, those without a part."""
-    loaded = load_scale(scale)
+    loaded = load_scale(scale, "r20")
     assert set(loaded.layers) == {11, 12}
     values = {
         **preset_values("r20")[0],
@@ -57,7 +57,7 @@ def test_a_scale_keeps_the_layers_of_which_something_is_said(scale: str) -> None
 
 def test_a_scale_multiplies_every_value_of_a_list() -> None:
     windows = {"schedule.windows": (384, 896, 1408), "schedule.windows_short": (128, 384, 640)}
-    at = load_scale("tiny").apply({**preset_values("r20")[0], **windows})
+    at = load_scale("tiny", "r20").apply({**preset_values("r20")[0], **windows})
     assert at["schedule.windows"] == (96, 224, 352)
     assert at["schedule.windows_short"] == (32, 96, 160)
 
@@ -71,7 +71,7 @@ def test_layers_that_make_no_network_are_refused(
     scale.parent.mkdir(parents=True)
     scale.write_text(f"set: {{model.n_layer: 4}}\nlayers: {{12: {kept}}}\n")
     with pytest.raises(UserError, match=r"mine\.yaml:2: layers .* of 12 .* ascending order"):
-        load_scale("mine")
+        load_scale("mine", "r20")
 
 
 def test_every_toggle_that_lists_layers_is_known() -> None:

@@ -147,7 +147,7 @@ def test_there_are_no_golden_dumps_of_anything_else() -> None:
 @pytest.mark.parametrize("scale", golden.SCALES)
 @pytest.mark.parametrize("record", RECORDS)
 def test_every_preset_is_valid_at_every_scale(record: str, scale: str) -> None:
-    values = load_scale(scale).apply(preset_values(record)[0])
+    values = load_scale(scale, record).apply(preset_values(record)[0])
     check_config(to_config(check_values(values, lambda name: f"{record} at {scale}")))
 
 
@@ -310,13 +310,13 @@ def test_a_scale_keeps_fractions_of_the_run_and_effective_rates() -> None:
     for scale in ("small", "tiny"):
         for record in ("r04", "r08", "r13", "r18"):
             values, _ = preset_values(record)
-            at = load_scale(scale).apply(values)
+            at = load_scale(scale, record).apply(values)
             ratio = at["schedule.steps"] / values["schedule.steps"]
             for name in ("schedule.cooldown_steps", "optim.muon_momentum_warmup_steps"):
                 assert (at[name] or 0) == pytest.approx((values[name] or 0) * ratio, abs=0.5)
             assert at["schedule.cooldown_frac"] == values["schedule.cooldown_frac"]
     values, _ = preset_values("r04")
-    small = load_scale("small").apply(values)
+    small = load_scale("small", "r04").apply(values)
     assert small["optim.muon_lr"] * sqrt(small["model.d_model"]) == pytest.approx(
         values["optim.muon_lr"] * sqrt(768)
     )

@@ -43,9 +43,10 @@ def parts(e: Experiment) -> list[Experiment]:
 
 
 def test_every_record_that_changes_something_has_its_delta() -> None:
-    """But the first ones, whose times nobody logged, and record 21, whose batch is the scale's."""
+    """But the first ones and record 86, whose times nobody logged, record 21, whose batch is the
+    scale's, and record 84, whose own change is one of rounding that is not built."""
     changing = [r for r in names("records") if r >= "r04" and load_preset(r).changes]
-    changing.remove("r21")
+    changing = [r for r in changing if r not in ("r21", "r84", "r86")]
     assert [f"deltas/{record}" for record in changing] == DELTAS
     assert set(CATALOGUE) <= set(experiment_names())
 
@@ -121,18 +122,22 @@ def test_what_a_machine_lacks_is_left_out_by_name() -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_catalogue_is_one_table(
+def test_the_whole_catalogue_is_one_table_and_what_bytes_cannot_train_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:
         main(
             ["plan", "deltas", "claims", *PARTS, "--set", "scale=tiny", "--results", str(tmp_path)]
         )
-    assert end.value.code in (0, None)
-    out = capsys.readouterr().out
-    for name in CATALOGUE:
-        assert load(name, "cpu", "tiny").name in out
-    assert f"{len(CATALOGUE)} experiments" in out
+    assert end.value.code == 2
+    said = capsys.readouterr()
+    planned = [name for name in CATALOGUE if name != "claims/prefix_loss"]
+    for name in planned:
+        assert load(name, "cpu", "tiny").name in said.out
+    assert f"{len(planned)} experiments" in said.out
+    (line,) = said.err.splitlines()
+    assert "1 experiment cannot be planned so: " in line
+    assert "prefix_loss.yaml: loss.prefix_weight needs tokens of several bytes" in line
 
 
 def test_a_run_that_two_experiments_share_is_planned_once() -> None:

@@ -40,8 +40,9 @@ def test_two_ranks_learn_by_the_default_command_and_the_death_of_one_is_the_runs
         changes={"crash": {"env": {"RANK_KIND": "crash"}}},
     )
     assert ablate("run", path, "--no-report") == 1
-    assert statuses("foreign") == {"baseline": "finished", "crash": "failed"}
     runs = load("foreign").runs.set_index("arm")
+    ended = dict(runs["status"])
+    assert ended == {"baseline": "finished", "crash": "failed"}, dict(runs["reason"])
     assert runs.loc["baseline", "val_loss"] < 2.0  # of log 16 = 2.77
     assert runs.loc["crash", "reason"] == "rank 1 was killed by signal 11"
 

@@ -249,3 +249,12 @@ def test_where_nothing_comes_the_looks_go_on(monkeypatch: pytest.MonkeyPatch) ->
         assert next(looks) == [b"late"]
         os.close(into)
         assert list(looks) == [[]]
+
+
+def test_as_much_output_as_the_limit_allows_is_not_too_much(bench: Bench) -> None:
+    n_bytes = len(f"{FIRST}\n{LAST}\n")
+    for left_over, status in ((0, "finished"), (1, "failed")):
+        limits = TrainerLimits(output_mib=(n_bytes - left_over) / 2**20)
+        assert bench.run(says(FIRST, LAST), limits=limits).status == status
+        assert bench.out is not None
+        bench.out.release()

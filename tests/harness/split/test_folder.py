@@ -141,3 +141,24 @@ def test_neither_the_groups_nor_a_script_are_read_through_a_link(
     (folder / place).rename(moved)
     (folder / place).symlink_to(moved)
     assert "links" in line(capsys, "split", "--check", folder)
+
+
+@pytest.mark.parametrize("what", ["A", "~", None])
+def test_an_atom_that_is_another_is_noticed_whatever_it_was(
+    what: str | None, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = folder / "changes.yaml"
+    content = yaml.safe_load(changes.read_text())
+    number = content["groups"]["rate"]["atoms"][0]
+    content["atoms"][number] = what
+    changes.write_text(yaml.safe_dump(content))
+    assert f"atom {number} was '{what}'" in line(capsys, "split", "--check", folder)
+
+
+@pytest.mark.parametrize("side", ["old", "new"])
+def test_a_script_that_is_gone_is_told(
+    side: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / side / "train.py").unlink()
+    said = line(capsys, "split", "--check", folder)
+    assert f"{side}/train.py: is not there: `ablate split` writes the folder anew" in said

@@ -130,3 +130,15 @@ def test_a_content_holds_what_was_written_in_its_order_whatever_stands_between()
     out.write("one\n")
     out.write("one\n")
     assert not out.is_in(b"one\n") and out.is_in(b"one\none\n")
+
+
+def test_the_file_is_cut_once_it_holds_more_than_two_tails() -> None:
+    file = io.StringIO()
+    out = log(file)
+    out.write("h" * HEAD_N)
+    tail = ["a" * TAIL_N, "b" * TAIL_N]
+    for text in tail:
+        out.write(text)
+    assert file.getvalue() == "h" * HEAD_N + "".join(tail), "two tails are not cut"
+    out.write("\n")
+    assert file.getvalue() == "h" * HEAD_N + NOTE.format(0.0) + tail[1] + "\n"

@@ -6,6 +6,7 @@ import pytest
 from torch import nn
 
 from harness.config.presets import names
+from harness.model.coefficients import makers_sizes
 from harness.model.tokens import Tokens
 from tests.laws.test_docs import table_rows
 from tests.small_presets import PRESETS, SEPARATOR, VOCAB, core, small, tiny
@@ -13,16 +14,19 @@ from tests.small_presets import PRESETS, SEPARATOR, VOCAB, core, small, tiny
 ROWS = [row for row in table_rows("your-idea.md", "name") if row[0].startswith("`model")]
 
 
-def span(words: str) -> tuple[str, str]:
-    """The first and the last record of a cell."""
-    first, last = "r02", "r99"
-    if words.startswith("from "):
-        first = words.removeprefix("from ")
-    elif " to " in words:
-        first, last = words.split(" to ")
-    else:
-        assert words == "all"
-    return first, last
+def spans(words: str) -> list[tuple[str, str]]:
+    """The first and the last record of every part of a cell."""
+    listed = []
+    for part in words.split(", "):
+        first, last = "r02", "r99"
+        if part.startswith("from "):
+            first = part.removeprefix("from ")
+        elif " to " in part:
+            first, last = part.split(" to ")
+        else:
+            assert part == "all"
+        listed.append((first, last))
+    return listed
 
 
 def normal(name: str) -> str:
@@ -37,8 +41,7 @@ def test_the_map_has_what_is_there_and_nothing_else(record: str) -> None:
     config, model = made.model, core(made, tokens=tokens).model
     rows = {}
     for name, kind, shape, records in ROWS:
-        first, last = span(records)
-        if first <= record[:3] <= last:
+        if any(first <= record[:3] <= last for first, last in spans(records)):
             rows[name.strip("`")] = (kind, shape)
     # what is not told of a whole beside its parts, or of a twin
     told = {part for name in rows for part in (name, name.rpartition(".weight")[0] or name)}
@@ -52,6 +55,7 @@ def test_the_map_has_what_is_there_and_nothing_else(record: str) -> None:
     sizes["V"] = -(-VOCAB // config.vocab_multiple) * config.vocab_multiple
     sizes["T"] = sizes["V"] if config.pad_tables else VOCAB
     sizes["K"] = getattr(model.value_embeds, "n_tables", 0)
+    sizes["G"] = [0, *makers_sizes(config)][-1]
     for name, (kind, shape) in rows.items():
         part: object = there.get(name.removesuffix(".weight"))
         if isinstance(part, nn.Module):

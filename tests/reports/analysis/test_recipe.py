@@ -87,6 +87,16 @@ def test_a_fact_is_what_the_runs_recorded(key, value):
     assert fact(key) == value
 
 
+def test_rates_of_a_scale_say_where_they_are_from_and_rates_of_ones_own_do_not():
+    told = replace(PLAN, departures={}, scale_rates="by factors tuned on record 7 alone")
+    written = "muon_lr 0.02, adam_lr 0.008123"
+    assert (
+        fact("rates", plan=told) == f"{written}; at scale tiny by factors tuned on record 7 alone"
+    )
+    assert fact("rates", plan=replace(told, departures=PLAN.departures)) == written
+    assert fact("rates", plan=told, base=({"config": {}},)) is None
+
+
 def test_formats_are_words_and_a_policy_is_none_where_all_is_fp32():
     plain = run(precision={"mode": "fp32"})
     assert fact("precision", base=(plain,)) == "fp32 throughout"

@@ -16,6 +16,7 @@ from reports.figures.bundles import (
     is_late,
     thin,
 )
+from reports.figures.curves import BY_STEP, in_tokens
 
 NAN = float("nan")
 
@@ -88,6 +89,37 @@ def test_curves_of_runs_that_do_not_count_and_of_arms_not_asked_for_are_left_out
     assert [*both["a"].runs] == ["r0"]
     assert [*bundles(curves, runs, ["a"])] == ["a"]
     assert bundles(curves, runs, ["a"], 50) == {}
+
+
+def test_where_a_step_is_no_unit_points_have_the_tokens_that_were_read() -> None:
+    """As recorded where batches grow, else the steps times those of one."""
+    runs = table(("grows", "finished", 20, "loss"), ("half", "finished", 20, "loss"))
+    curves = pd.DataFrame(
+        {
+            "run_id": ["r0"] * 3 + ["r1"] * 3,
+            "arm": ["grows"] * 3 + ["half"] * 3,
+            "step": [0, 10, 20] * 2,
+            "train_time_s": [0.0, 1.0, 2.0] * 2,
+            "val_loss": [5.0, 4.0, 3.0] * 2,
+        }
+    )
+    of_step = {"grows": 400.0, "half": 100.0}
+    recorded = curves.assign(tokens=[0, 2000, 8000, NAN, NAN, NAN])
+    both = bundles(recorded, runs, ["grows", "half"], step_tokens=of_step)
+    assert [(b.tokens.tolist() if b.tokens is not None else None) for b in both.values()] == [
+        [0, 2000, 8000],
+        [0, 1000, 2000],
+    ]
+    assert both["grows"].rows[1] == ("grows", 10, 1.0, 4.0, 4.0, 4.0, 1, 2000)
+    across = in_tokens(BY_STEP)
+    assert across.across(both["grows"]).tolist() == [0, 2000, 8000]
+    assert across.across_run(both["half"].runs["r1"]).tolist() == [0, 1000, 2000]
+    assert (across.key, across.title, across.x_label) == (
+        *("loss_by_step", "Loss by tokens"),
+        "tokens",
+    )
+    alike = bundles(recorded, runs, ["grows", "half"])
+    assert alike["grows"].tokens is None and len(alike["grows"].rows[1]) == 7
 
 
 def test_means_are_over_what_is_known() -> None:

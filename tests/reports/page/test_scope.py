@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.cli.complete import MOST_LINES, say_answer
-from harness.cli.plan import changes_words
+from harness.cli.plan_facts import changes_words
 from harness.experiment.experiment import load_experiment
 from harness.store.store import Store
 from reports.analysis.attribution import attributions

@@ -25,6 +25,7 @@ from tests.report_kinds import KINDS
 
 IN_TABLE = (
     "budgets",
+    "tokens",
     "rungs",
     "loose",
     "noisy",
@@ -37,9 +38,12 @@ IN_TABLE = (
 # what the second path leaves to drawing the page again
 UNSEEN = {
     "budgets": {
-        *("gain.seconds", "learning.percent", "systems.percent", "target.interval"),
-        *("target.seconds", "time_to_target.effect", "time_to_target.interval"),
-        "time_to_target.p",
+        *("target.interval", "target.seconds", "time_to_target.effect"),
+        *("time_to_target.interval", "time_to_target.p"),
+    },
+    "tokens": {
+        *("target.interval", "target.seconds", "target.tokens_interval"),
+        *("time_to_target.effect", "time_to_target.interval", "time_to_target.p"),
     },
     "watched": {"n.to_come"},
     "ladder": {  # some of its runs diverged and failed: a trimmed mean, ragged blocks

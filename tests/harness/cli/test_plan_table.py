@@ -1,0 +1,76 @@
+"""What a plan's table has, and what the seeds for a difference take in runs, hours and price."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.cli.plan import print_plan
+from harness.cli.plan_facts import PlanQuestion, changes_words, plan_facts
+from harness.experiment.experiment import Experiment, load_experiment
+from harness.experiment.plan import plan_runs
+
+
+@pytest.fixture(scope="module")
+def split() -> Experiment:
+    overrides = {"scale": "gpt2", "data.corpus": "fineweb10B"}
+    return load_experiment("r08_split", device="cuda", overrides=overrides)
+
+
+def test_the_seeds_for_a_difference_are_told_with_what_they_take(
+    split: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABLATE_DATA", str(tmp_path))
+    planned = plan_runs(split, world_size=8, need_data=False)
+    asked = PlanQuestion(detect=0.002, price=3.0)
+    power = plan_facts(split, planned, tmp_path, asked).power
+    needed = power.needed
+    assert needed is not None and power.seeds_needed is not None
+    assert needed.runs == power.seeds_needed * len(planned) / len(split.seeds)
+    [said] = [line for line in power.words if line.startswith("a difference of")]
+    assert said.startswith(
+        f"a difference of 0.002 needs {power.seeds_needed} seeds per arm: {needed.runs} runs in all"
+    )
+    assert needed.hours is not None and needed.price == pytest.approx(3.0 * needed.hours)
+    hours, price = re.findall(r"about ([0-9.]+)", said)
+    assert (hours, price) == (f"{needed.hours:.2f}", f"{needed.price:.2f}")
+    assert said.endswith(" in price")
+    nothing = plan_facts(split, planned, tmp_path, PlanQuestion()).power
+    assert not any("a difference of" in line for line in nothing.words)
+
+
+def test_a_table_has_a_parents_column_where_arms_have_parents(
+    split: Experiment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("ABLATE_DATA", str(tmp_path))
+    planned = plan_runs(split, world_size=8, need_data=False)
+    first, second = split.arms[1].name, split.arms[2].name
+    for e, expected in ((split, False), (replace(split, parents={second: first}), True)):
+        print_plan(e, planned, tmp_path, PlanQuestion())
+        lines = capsys.readouterr().out.splitlines()
+        heads = next(line.split() for line in lines if line.startswith("arm "))
+        assert ("against" in heads) == expected
+        assert any(line.split()[:2] == [second, first] for line in lines) == expected
+        assert f"{len(planned)} runs of {len(e.arms)} arms" in "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "expected"),
+    [((), "all"), ((0,), "all but {0}"), ((0, 1), None), ((0, 1, 2), None)],
+)
+def test_an_arm_of_more_than_half_of_four_changes_is_told_by_what_it_lacks(
+    lacking: tuple[int, ...], expected: str | None, split: Experiment
+) -> None:
+    names = ["a", "b", "c", "d"]
+    arms = tuple(replace(split.arms[1], name=name, changes=(name,)) for name in names)
+    e = replace(split, arms=(split.arms[0], *arms))
+    chosen = [name for i, name in enumerate(names) if i not in lacking]
+    told = changes_words([*chosen, "lr 0.1"], e)
+    if expected is None:
+        assert told == ", ".join([*chosen, "lr 0.1"])
+    else:
+        assert told == expected.format(*names) + ", lr 0.1"

@@ -1,0 +1,276 @@
+"""Small parts of commands: which options go together, where an experiment's name leads, what confirms an arm, which seeds follow."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from harness.cli import adaptive
+from harness.cli.ab_name import is_of_these, with_own_name
+from harness.cli.command import takes
+from harness.cli.confirm_arms import chosen_arms, factor_between, points_named
+from harness.cli.executors import EXECUTORS
+from harness.cli.margin import margin_note
+from harness.cli.plan_options import PlanOptions
+from harness.cli.where import Placement, chosen_executor
+from harness.errors import UserError
+from harness.run.foreign import TrainerSpec
+from harness.run.plan import Plan, PlanArm
+from harness.store.plans import save_plan
+from reports.stats.sequential import Continue
+
+# ---------------------------------------------------------------- which options go together
+
+
+def test_an_executor_takes_its_own_options_and_those_that_all_have() -> None:
+    assert chosen_executor(Placement()) is EXECUTORS["local"]
+    assert chosen_executor(Placement(executor="slurm", cluster=Path("c"))) is EXECUTORS["slurm"]
+    assert chosen_executor(Placement(executor="ray", address="auto")) is EXECUTORS["ray"]
+    assert chosen_executor(Placement(push="box:x", pull=True)) is EXECUTORS["local"]
+    assert Placement().is_here and not Placement(executor="ray").is_here
+
+
+REFUSED_PLACES = {
+    "--executor slrum: must be local or slurm or ray": Placement(executor="slrum"),
+    "are for --executor slurm: add that, or leave them out": Placement(cluster=Path("c")),
+    "are for --executor ray: add that": Placement(executor="slurm", address="auto"),
+    "say with --push DEST where that is": Placement(pull=True),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED_PLACES)
+def test_options_that_do_not_fit_are_refused(message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        chosen_executor(REFUSED_PLACES[message])
+
+
+def test_a_price_is_of_this_machine_or_of_the_one_that_is_named() -> None:
+    def machine(**options: Any) -> Any:
+        return PlanOptions(experiments=["x"], **options).machine
+
+    assert machine() is None and machine(price=2.0) is None
+    named = machine(on="8xH100", price_node=24.0)
+    assert (str(named), named.gpus, named.price_per_hour) == ("8xH100", 8, 24.0)
+    with pytest.raises(UserError, match="with --on say --price-node"):
+        machine(on="8xH100", price=2.0)
+    with pytest.raises(UserError, match="is of the machine that --on names"):
+        machine(price_node=24.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    name: Annotated[str, typer.Argument()]
+    n: Annotated[int, typer.Option("--n")] = 3
+
+
+def test_a_command_hands_its_options_on_whole() -> None:
+    seen: list[Asked] = []
+    app = typer.Typer()
+
+    @app.command()
+    @takes(Asked)
+    def command(asked: Asked) -> None:
+        """What it does."""
+        seen.append(asked)
+
+    runner = CliRunner()
+    assert runner.invoke(app, ["x"]).exit_code == 0
+    assert runner.invoke(app, ["x", "--n", "4"]).exit_code == 0
+    assert seen == [Asked(name="x"), Asked(name="x", n=4)]
+    assert runner.invoke(app, []).exit_code == 2, "what has no default is required"
+
+
+# ---------------------------------------------------------------- the name of `ab`
+
+
+def script(path: Path | None, **more: Any) -> TrainerSpec:
+    return TrainerSpec(file=path, script="", command="c", env={}, data={}, environment={}, **more)
+
+
+def arms(**written: TrainerSpec) -> Any:
+    """An experiment of scripts that are there."""
+    return [SimpleNamespace(name=name, written=spec) for name, spec in written.items()]
+
+
+def kept(root: Path, name: str, **sides: TrainerSpec) -> None:
+    planned = tuple(PlanArm(name=arm, of=arm, side=side) for arm, side in sides.items())
+    save_plan(root, Plan(name=name, foreign=True, baseline=planned[0].name, arms=planned))
+
+
+@dataclass(frozen=True)
+class Scripts:
+    name: str
+    arms: Any
+
+
+def test_other_scripts_of_a_name_that_is_taken_get_the_next_one_and_find_it_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.py").touch()
+    a, b, c = (script(tmp_path / f"{name}.py") for name in "abc")
+    ours: Any = Scripts("x", arms(old=a, new=b))
+    assert with_own_name(ours, tmp_path).name == "x"
+    kept(tmp_path, "x", old=a, new=c)
+    assert capsys.readouterr().err == ""
+    assert with_own_name(ours, tmp_path).name == "x-2"
+    assert capsys.readouterr().err == (
+        "experiment 'x' holds other scripts (old, new): this one is named 'x-2'\n"
+    )
+    kept(tmp_path, "x-2", old=a, new=b)
+    kept(tmp_path, "x-3", old=c)
+    assert with_own_name(ours, tmp_path).name == "x-2"
+
+
+def test_an_experiment_of_the_same_scripts_may_have_more_arms_or_fewer(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.py").touch()
+    a, b, c = (script(tmp_path / f"{name}.py") for name in "abc")
+
+    def plan(**sides: TrainerSpec) -> Plan:
+        planned = tuple(PlanArm(name=arm, of=arm, side=side) for arm, side in sides.items())
+        return Plan(name="x", foreign=True, arms=planned)
+
+    def is_same(before: Plan, **written: TrainerSpec) -> bool:
+        e: Any = Scripts("x", arms(**written))
+        return is_of_these(before, e)
+
+    assert is_same(plan(old=a), old=a, new=b)
+    assert is_same(plan(old=a, new=b), old=a)
+    assert not is_same(plan(old=a, new=b), old=a, other=c)
+    assert not is_same(plan(old=a), old=b)
+    assert not is_same(plan(old=a), old=script(tmp_path / "a.py", patches=(Path("p"),)))
+    moved = script(tmp_path / "gone.py")
+    assert is_same(plan(old=moved), old=b), "a script that is gone was moved"
+    of_repo = script(None, repo=Path("r"), ref="HEAD")
+    assert not is_same(plan(old=of_repo), old=a)
+
+
+# ---------------------------------------------------------------- what confirms an arm
+
+
+def point(name: str, of: str, fields: dict[str, Any], **more: Any) -> PlanArm:
+    return PlanArm(name=name, of=of, fields=fields, **more)
+
+
+def grid(*more: PlanArm) -> Plan:
+    base = PlanArm(name="baseline", of="baseline")
+    return Plan(
+        name="x",
+        baseline="baseline",
+        baseline_config={"optim": {"lr": 0.02, "betas": None}},
+        arms=(base, *more),
+    )
+
+
+def test_a_point_of_an_axis_is_confirmed_by_its_values() -> None:
+    plan = grid(
+        point("lr=0.03", "baseline", {"optim.lr": 0.03}, point={"optim.lr": "0.03"}),
+        point("b, lr=0.03", "b", {"optim.lr": 0.03}, point={"optim.lr": "0.03"}, alters_noise=True),
+        point("b", "b", {"optim.x": 1}),
+    )
+    assert points_named(plan, ["lr=0.03"], {}) == {"changes": {"lr 0.03": {"optim.lr": 0.03}}}
+    both = points_named(plan, ["lr=0.03", "b, lr=0.03"], {})
+    assert [*both["changes"]] == ["lr 0.03", "b, lr 0.03"]
+    assert both["alters_noise"] == ["b, lr 0.03"]
+    assert points_named(plan, ["b"], {}) == {}, "off the axes: confirmed as it is named"
+    assert points_named(plan, ["lr=0.03", "unknown"], {}) == {}
+
+
+def test_what_set_gives_is_confirmed_by_a_factor_of_it() -> None:
+    plan = grid(point("lr=0.03", "baseline", {"optim.lr": 0.03}, point={"optim.lr": "0.03"}))
+    made = points_named(plan, ["lr=0.03"], {"optim.lr": 0.02})
+    assert made == {"changes": {"lr 0.03": {"optim.lr": "x1.5"}}}
+    none = grid(point("p", "baseline", {"optim.betas": 0.5}, point={"optim.betas": "0.5"}))
+    with pytest.raises(UserError, match=r"no factor makes optim\.betas of what `set` gives"):
+        points_named(none, ["p"], {"optim.betas": 0.1})
+
+
+def test_a_point_that_no_values_make_is_confirmed_with_its_whole_experiment() -> None:
+    bare = grid(point("p", "baseline", {}, point={"code.x": "1"}))
+    of_environment = grid(
+        point("p", "baseline", {"optim.lr": 1}, point={"a.b": "1"}, environment_effect="torch")
+    )
+    for plan in (bare, of_environment):
+        with pytest.raises(UserError, match="no values alone make it: confirm the whole"):
+            points_named(plan, ["p"], {})
+
+
+def test_a_factor_makes_the_value_to_the_last_bit() -> None:
+    for before in (0.02, 0.0031, 3e-4, 7.0):
+        for value in (0.03, 0.1, 1 / 3, 2.1):
+            factor = factor_between(before, value)
+            assert factor is None or before * factor == value
+            assert factor is None or abs(factor - value / before) < 1e-12 * factor
+    assert factor_between(0.02, 0.04) == 2.0
+    assert [factor_between(*pair) for pair in ((0, 1.0), (None, 1.0), (1.0, 0), (1.0, -1.0))] == [
+        None
+    ] * 4
+
+
+def test_arms_off_the_axes_are_confirmed_by_their_names() -> None:
+    plan = grid(
+        PlanArm(name="b", of="b", changes=("b", "c")),
+        point("lr=0.03", "baseline", {"optim.lr": 0.03}),
+    )
+    assert chosen_arms(plan, ["b"]) == {"b": ["b", "c"]}
+    assert chosen_arms(plan, []) == {}
+    for name in ("baseline", "lr=0.03", "bb"):
+        with pytest.raises(UserError, match=f"--arm {name}: no arm of 'x'"):
+            chosen_arms(plan, [name])
+
+
+# ---------------------------------------------------------------- which seeds follow
+
+
+@pytest.mark.parametrize(
+    ("asked", "most", "expected"), [(4, 99, 4), (4, 5, 2), (4, 3, 0), (4, 2, 0)]
+)
+def test_seeds_that_follow_come_after_the_largest_and_never_more_than_the_rule_allows(
+    asked: int,
+    most: int,
+    expected: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("harness.cli.lookup.load_for_report", lambda *a, **k: None)
+    decision = Continue(n=asked, reason="undecided")
+    monkeypatch.setattr("reports.analysis.adaptive.decide", lambda loaded: decision)
+    e: Any = SimpleNamespace(name="x", seeds=(0, 7, 2))
+    assert adaptive.next_seeds(e, most, Path()) == tuple(range(8, 8 + expected))
+    assert capsys.readouterr().out == (f"undecided: {expected} more\n" if expected else "")
+
+
+def test_no_seeds_follow_what_is_decided_or_has_no_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.cli.lookup.load_for_report", lambda *a, **k: None)
+    monkeypatch.setattr("reports.analysis.adaptive.decide", lambda loaded: None)
+    e: Any = SimpleNamespace(name="x", seeds=(0,), seeds_rule=None)
+    assert adaptive.next_seeds(e, 9, Path()) == ()
+    assert adaptive.next_part(e, e, Path()) is None
+
+
+def test_a_margin_of_another_text_is_told_with_the_unit_of_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = SimpleNamespace(data=SimpleNamespace(corpus="docs"))
+    baseline = SimpleNamespace(config=config)
+    e: Any = SimpleNamespace(margin_of=None, margin=0.05, baseline=baseline)
+    assert margin_note(e) is None
+    e.margin_of = "fineweb10B"
+    corpus = SimpleNamespace(unit="nats per byte")
+    monkeypatch.setattr("harness.corpora.index.open_corpus", lambda name: corpus)
+    assert margin_note(e) == (
+        "margin 0.05: chosen for fineweb10B, taken as it is on docs, in nats per byte; "
+        "--set margin=X chooses another"
+    )
+
+    def missing(name: str) -> None:
+        raise UserError("not prepared")
+
+    monkeypatch.setattr("harness.corpora.index.open_corpus", missing)
+    told = margin_note(e)
+    assert told is not None and "on docs; --set" in told

@@ -1,0 +1,100 @@
+"""Scales: what differs for bases from a record on, where rates are from; 'modern', and what of both is told."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.cli.plan import print_notes
+from harness.config.presets import load_preset, load_scale, names, newest, preset_values
+from harness.errors import UserError
+from harness.experiment.experiment import load_experiment
+from tests.golden import SCALES
+
+BEFORE = "factor: {optim.muon_lr: 2, data.max_doc_len: 1/2}\nrates: tuned on record 7\n"
+SINCE = "since: {r58: {rates: tuned on record 58, factor: {optim.muon_lr: 3}}}\n"
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A scale of the working directory, still without a word in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "experiments" / "scales").mkdir(parents=True)
+    return tmp_path / "experiments" / "scales" / "mine.yaml"
+
+
+@pytest.mark.parametrize(("base", "factor"), [("r57", 2), ("r58", 3), ("r63", 3)])
+def test_from_a_record_on_its_factors_replace_those_of_the_scale(
+    base: str, factor: int, mine: Path
+) -> None:
+    mine.write_text(BEFORE + SINCE)
+    values, _ = preset_values(base)
+    scaled = load_scale("mine", base).apply(values)
+    assert scaled["optim.muon_lr"] == pytest.approx(factor * values["optim.muon_lr"])
+    assert scaled["data.max_doc_len"] == tuple(n // 2 for n in values["data.max_doc_len"])
+    assert load_scale("mine", base).rates == f"tuned on record {7 if factor == 2 else 58}"
+
+
+def test_of_two_records_on_the_way_the_later_one_has_the_word(mine: Path) -> None:
+    mine.write_text("since: {r58: {factor: {optim.muon_lr: 3}}, r61: {factor: {optim.muon_lr: 5}}}")
+    factors = {base: load_scale("mine", base).factors for base in ("r60", "r61")}
+    assert [factors[base]["optim.muon_lr"] for base in ("r60", "r61")] == [3, 5]
+
+
+def test_a_record_of_ones_own_has_what_its_base_has(mine: Path) -> None:
+    mine.write_text(SINCE)
+    records = mine.parent.parent / "records"
+    records.mkdir()
+    (records / "ours.yaml").write_text("base: r63\nchanges: {cap: {model.logit_softcap: 15.0}}\n")
+    assert load_scale("mine", "ours").rates == "tuned on record 58"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("since: {r5: {rates: tuned}}", r"unknown record 'r5'; did you mean"),
+        ("since: {r58: {set: {}}}", r"'set' is none of rates, factor, noise"),
+        ("since: {r58: {factor: {optim.muon_rate: 2}}}", r"optim\.muon_rate is not a field"),
+        ("since: {r58: {noise: {sd: 1}}}", r"noise needs sd > 0, df >= 1 and source"),
+        ("factors: {optim.muon_lr: 2}", r"unknown key 'factors'; did you mean 'factor'"),
+    ],
+)
+def test_what_a_scale_cannot_say_is_refused_with_its_line(text: str, said: str, mine: Path) -> None:
+    mine.write_text(f"# a scale\n{text}\n")
+    with pytest.raises(UserError, match=rf"mine\.yaml:2: {said}"):
+        load_scale("mine", "r07")  # of a base that has none of those records, too
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("base", ["r07", "r18", "r58"])
+def test_every_scale_says_where_its_rates_are_from(scale: str, base: str) -> None:
+    assert load_scale(scale, base).rates
+
+
+def test_modern_is_the_newest_record(mine: Path) -> None:
+    ours = [name for name in names("records") if name[1:].isdigit()]
+    assert newest() == max(ours, key=lambda name: int(name[1:])) == load_preset("modern").name
+    assert preset_values("modern") == preset_values(newest())
+    records = mine.parent.parent / "records"
+    records.mkdir()
+    (records / "r99.yaml").write_text("base: r07\nchanges: {}\n")  # somebody's own is none of ours
+    assert load_preset("modern").name == newest() != "r99"
+    (records / "modern.yaml").write_text("base: r07\nchanges: {}\n")
+    assert load_preset("modern").name == "modern"
+
+
+def test_an_experiment_from_modern_names_the_record_and_its_rates(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = mine.parent.parent / "ablation.yaml"
+    file.write_text(
+        "name: ablation\nbase: modern\nscale: tiny\nchanges: {cap: {model.logit_softcap: 15.0}}\n"
+    )
+    e = load_experiment(str(file), device="cpu")
+    assert (e.base, e.scale_rates) == (newest(), load_scale("tiny", "r58").rates)
+    assert e.departures == {}
+    print_notes(e)
+    said = capsys.readouterr().out
+    assert f"learning rates: {newest()}'s at scale tiny, {e.scale_rates}" in said
+    own = load_experiment(str(file), device="cpu", overrides={"optim.muon_lr": "x2"})
+    print_notes(own)
+    assert "learning rates" not in capsys.readouterr().out

@@ -1,0 +1,70 @@
+"""What a log says of its machine, in words, and the lists of losses that a record's pages print, at their lines."""
+
+from pathlib import Path
+
+from harness.foreign.log_facts import LogFacts, machine_words
+from harness.foreign.log_lines import LogError, loss_of, number_of
+from harness.foreign.printed import printed_losses
+from tests.foreign_logs import SMI
+
+
+def facts_of(*lines: str) -> LogFacts:
+    facts = LogFacts()
+    for line in lines:
+        facts.feed(line.encode())
+    return facts
+
+
+def test_a_machine_is_told_by_its_gpus_their_memory_and_what_ran_on_them() -> None:
+    facts = facts_of(*SMI.splitlines(), "Running pytorch 2.6.0 compiled for CUDA 12.4", "seed: 17")
+    assert machine_words(facts) == (
+        "2 x NVIDIA H100 80GB HBM3",
+        "86 GB each",
+        "driver 550.127.05",
+        "CUDA 12.4",
+        "torch 2.6.0",
+    )
+    assert facts.seed == 17
+
+
+def test_of_a_machine_that_a_log_does_not_name_nothing_is_told() -> None:
+    assert machine_words(LogFacts()) == ()
+    assert machine_words(facts_of("Running PyTorch 2.6")) == ("torch 2.6",)
+    assert machine_words(LogFacts(gpus=["B", "A", "B"])) == ("3 x A/B",)
+
+
+def test_a_list_of_losses_is_named_by_its_page_and_its_line(tmp_path: Path) -> None:
+    page = "# A record\n\nruns:\n[3.2777, 3.2812,\n 3.2790]\nand [3.2700 3.2790]\n"
+    (tmp_path / "README.md").write_text(page)
+    inner = tmp_path / "runs"
+    inner.mkdir()
+    (inner / "statistics.md").write_text("[3.25, 3.31]. no")
+    assert list(printed_losses(tmp_path, 3.28)) == [
+        (f"list in {tmp_path / 'README.md'}:4", [3.2777, 3.2812, 3.279]),
+        (f"list in {tmp_path / 'README.md'}:6", [3.27, 3.279]),
+        (f"list in {inner / 'statistics.md'}:1", [3.25, 3.31]),
+    ]
+
+
+def test_what_is_no_list_of_losses_is_passed_over(tmp_path: Path) -> None:
+    lists = ("[3.2777, 9.1]", "[3.280000000]", "[1, 2, 3, 4, 5]", "[3.28, 3.2.8, 3.29]", "[3.2]")
+    (tmp_path / "README.md").write_text("\n".join(lists))
+    (tmp_path / "other.md").write_text("[3.2777, 3.2812]")
+    (tmp_path / "statistics.md").mkdir()
+    assert list(printed_losses(tmp_path, 3.28)) == []
+
+
+def refusal_of_loss(text: bytes) -> str:
+    try:
+        loss_of(text)
+    except LogError as error:
+        return str(error)
+    return ""
+
+
+def test_a_loss_is_above_zero_and_within_what_a_result_holds() -> None:
+    assert refusal_of_loss(b"0.0") == ("the loss '0.0' is impossible: cross entropy is above zero")
+    assert "above zero" in refusal_of_loss(b"-1")
+    assert refusal_of_loss(b"1e101").endswith("is impossible: it is beyond 1e+100")
+    assert refusal_of_loss(b"nan") == refusal_of_loss(b"inf") == refusal_of_loss(b"1e100") == ""
+    assert number_of("-3.5", "score") == -3.5
