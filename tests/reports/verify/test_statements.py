@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from reports.verify.verify import check_data
 from tests.report_arms import FACTORIAL, LADDER, Arm
 from tests.report_fixtures import write_experiment
 
+HARMFUL = [replace(arm, loss_effect=abs(arm.loss_effect)) for arm in FACTORIAL]
 PAGES: dict[str, str] = {}
 TWO = (Arm(name="base"), Arm(name="same", fields=(("model.untied_head", True),)))
 
@@ -34,7 +36,7 @@ def noisy(folder) -> str:
 MADE: dict[str, Callable[..., str]] = {
     "noisy": noisy,
     "ladder": lambda folder: written(folder, arms=LADDER[:4], n_seeds=4),
-    "shares": lambda folder: written(folder, arms=FACTORIAL, n_seeds=3, design="shapley"),
+    "shares": lambda folder: written(folder, arms=HARMFUL, n_seeds=3, design="shapley"),
 }
 
 
