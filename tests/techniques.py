@@ -251,13 +251,18 @@ def pages() -> dict[Path, str]:
 def unlisted() -> Iterator[str]:
     """Changes of presets whose record stands on no card that is about them.
 
-    Without the length of a run, which every record tunes.
+    Without the length of a run, which every record tunes, and values that an earlier record had: a
+    record that stands on an older one takes back what came between.
     """
-    tuned = {"schedule.steps", "schedule.cooldown_steps"}
+    tuned = {"schedule.steps", "schedule.cooldown_steps", "schedule.extension_steps"}
+    held = {name: [field.default] for name, field in toggles()}
     for name, values in preset_changes().items():
         record = int(name[1:3])
         about = [card for card in all_cards() if name in changes_of(card)]
-        if about and set(values) - tuned and not any(record in card.records for card in about):
+        new = {field for field, value in values.items() if value not in held[field]} - tuned
+        for field, value in values.items():
+            held[field].append(value)
+        if about and new and not any(record in card.records for card in about):
             yield f"{name}: {', '.join(card.name for card in about)}"
 
 
