@@ -1,14 +1,13 @@
 """What an optimizer remembers of its parameters, brought back as it was saved."""
 
-from typing import Any
-
 import torch
+from torch.optim.optimizer import StateDict
 
 
 class AsSaved(torch.optim.Optimizer):
     """An optimizer whose memory may have another dtype than its parameters."""
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: StateDict) -> None:
         """As it was saved: the library alone would round the memory to the parameters' dtype.
 
         Counts stay on the CPU, where they are read at every step.

@@ -135,11 +135,7 @@ def power_of(
     from reports.analysis.prior import prior_of
     from reports.stats.planning import plan_detectable, seeds_needed
 
-    n_arms, prior = len(e.arms) - 1, prior_of(e.prior_noise)
-    n, alpha, anytime = len(e.seeds), ALPHA, False
-    if e.seeds_rule:
-        n, alpha, anytime = e.seeds_rule.most, e.seeds_rule.stop.get("decide", ALPHA), True
-    level = 1 - float(alpha)
+    n_arms, prior, (n, level, anytime) = len(e.arms) - 1, prior_of(e.prior_noise), _seeds(e)
     able = plan_detectable(
         sd=assumed.sd,
         n=n,
@@ -160,14 +156,15 @@ def power_of(
             raise UserError(f"--detect: {error}") from None
         needed = _needed(seeds, e, planned, cost)
     of_step = trained_in(e.baseline.config, e.longest) / e.longest
+    steps = able.steps if assumed.slope_is_of_scale else None
     power = Power(
         sd=assumed.sd,
         source=assumed.sd_source,
         n=n,
         comparisons=n_arms,
         detectable=able.loss,
-        steps=able.steps if assumed.slope_is_of_scale else None,
-        tokens=None,
+        steps=steps,
+        tokens=None if steps is None else steps * of_step,
         seconds=able.seconds if assumed.slope_is_of_scale else None,
         slope=assumed.slope.per_step,
         slope_source=assumed.slope.source,
@@ -180,12 +177,16 @@ def power_of(
         words=[],
         step_tokens=of_step,
     )
-    if power.steps is not None:
-        power = replace(power, tokens=power.steps * of_step)
     unit = "h of one slot" if cost.gpu_hours is None else "GPU-hours"
-    words = _words(power, anytime, unit, in_tokens=e.tells_tokens)
-    power.words.extend([*words, *_prior_words(prior)])
-    return power
+    told = _words(power, anytime, unit, in_tokens=e.tells_tokens)
+    return replace(power, words=[*told, *_prior_words(prior)])
+
+
+def _seeds(e: "Experiment") -> tuple[int, float, bool]:
+    """How many there are at most, the level of intervals, and whether they hold at every look."""
+    if e.seeds_rule:
+        return e.seeds_rule.most, 1 - float(e.seeds_rule.stop.get("decide", ALPHA)), True
+    return len(e.seeds), 1 - float(ALPHA), False
 
 
 def _words(power: Power, anytime: bool, unit: str, *, in_tokens: bool) -> list[str]:

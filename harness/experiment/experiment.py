@@ -147,6 +147,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
     seeds, rule = read_seeds(file, confirm=confirm)
     arms = resolver.arms(crossed=estimand == "at-rate")
     budgets = read_budgets(file, arms)
+    crossed = bool(resolver.axes) and estimand == "at-rate"
     experiment = Experiment(
         name=read_name(file),
         question=redact(file.value("question", str, "", "text")),
@@ -177,12 +178,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
         left_out=tuple(resolver.left_out),
         alters_noise=read_alters_noise(file),
         slope=read_slope(file),
-        prior_noise=read_prior_noise(
-            file,
-            rule,
-            resolver.design,
-            crossed=bool(resolver.axes) and estimand == "at-rate",
-        ),
+        prior_noise=read_prior_noise(file, rule, resolver.design, crossed=crossed),
         branch_at=read_branch_at(file, arms),
         device=device,
         path=file.path,

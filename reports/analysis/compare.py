@@ -89,37 +89,27 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     for comparison in _times_to_target(compared, time_model, estimates):
         comparisons[comparison.arm, "time_to_target"] = comparison
     increments = {}
-    for comparison in _increments(compared, time_model, estimates):
-        if not experiment.memory.lost:
-            increments[comparison.arm, comparison.metric] = of_the_family(
-                comparison, compared.raised
-            )
+    for c in _increments(compared, time_model, estimates) if not experiment.memory.lost else ():
+        increments[c.arm, c.metric] = of_the_family(c, compared.raised)
     if experiment.confirmations:  # where the question was asked again, and what is open is told
         comparisons = {key: asking_nothing(c) for key, c in comparisons.items()}
         increments = {key: asking_nothing(c) for key, c in increments.items()}
-    primary, notes = experiment.plan.primary, []
     is_resolved = any(metric == "time_to_target" for _, metric in comparisons)
-    if primary == "time_to_target" and not is_resolved:
-        primary = "val_loss"
-        notes.append(
-            "Time to target is not resolved for any arm, so the loss at equal steps decides: "
-            + time_model.why_not
-        )
+    primary, notes = _decides(experiment.plan.primary, time_model, is_resolved=is_resolved)
     published, published_notes = _published(compared, time_model)
-    notes += experiment.memory.notes
-    notes += [f"{sentence}." for sentence in (*experiment.retired, *experiment.unsound)]
-    notes += environment_notes(experiment.plan, compared.losses, compared.timed)
-    notes += pool_notes(experiment, compared.losses_at)
-    notes += [*session_notes(compared.timed, compared.times_at), *published_notes]
+    notes += [*_notes_on_runs(experiment, compared), *published_notes]
     notes += prior_note(experiment.plan, comparisons.values())
     notes += time_notes([*comparisons.values(), *increments.values()])
     notes += loss_notes(compared.losses_at, compared.arms, compared.budget)
     shares_steps = compared.budget is not None
     notes += token_notes(time_model.step_tokens, estimates, share_steps=shares_steps)
+    alpha, anytime = (1 - compared.level) / max(1, len(compared.arms)), compared.anytime
+    at = (compared.times_at, compared.budget)
+    gains = decompositions(time_model, estimates, *at, alpha=alpha, anytime=anytime)
     outcomes = {}
     for arm in use.arms:
         outcomes[arm] = arm_outcomes(
-            experiment, compared.losses_at, compared.timed, arm, anytime=compared.anytime
+            experiment, compared.losses_at, compared.timed, arm, anytime=anytime
         )
     of_baseline = samples.sample(compared.losses_at, compared.baseline, compared.decides).values
     return Comparisons(
@@ -132,23 +122,34 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
         own_words=parts.own_words(experiment.plan),
         own=experiment.plan.own_metrics,
         times=estimates,
-        decompositions=decompositions(
-            time_model,
-            estimates,
-            compared.times_at,
-            compared.budget,
-            alpha=(1 - compared.level) / max(1, len(compared.arms)),
-            anytime=compared.anytime,
-        ),
+        decompositions=gains,
         step_tokens=time_model.step_tokens,
-        noise=noise_floor(of_baseline, anytime=compared.anytime),
+        noise=noise_floor(of_baseline, anytime=anytime),
         published=published,
-        anytime=compared.anytime,
+        anytime=anytime,
         looks=max(1, experiment.plan.looks),
         budget=compared.budget,
         warnings=(*use.warnings, *_experiment_warnings(compared, use.runs)),
         notes=tuple(notes),
     )
+
+
+def _decides(primary: str, time_model: TimeModel, *, is_resolved: bool) -> tuple[str, list[str]]:
+    """The metric that decides, and a note where it is not the one that was asked for."""
+    if primary != "time_to_target" or is_resolved:
+        return primary, []
+    why = "Time to target is not resolved for any arm, so the loss at equal steps decides: "
+    return "val_loss", [why + time_model.why_not]
+
+
+def _notes_on_runs(experiment: Experiment, compared: _Compared) -> list[str]:
+    """What was lost, left out and unsound, and how nodes and sessions differ."""
+    notes = [*experiment.memory.notes]
+    notes += [f"{sentence}." for sentence in (*experiment.retired, *experiment.unsound)]
+    notes += environment_notes(experiment.plan, compared.losses, compared.timed)
+    notes += pool_notes(experiment, compared.losses_at)
+    notes += session_notes(compared.timed, compared.times_at)
+    return notes
 
 
 def asking_nothing(c: Comparison) -> Comparison:

@@ -12,7 +12,7 @@ from reports.analysis.types import TimeEstimate
 from reports.format import show
 
 ALIKE = 1.01  # stages begin at whole steps, so that two lengths of one schedule differ by less
-NAMED = 4  # arms that the sentence names; the rest is counted
+MOST_ARMS = 4  # arms that the sentence names; the rest is counted
 
 
 def step_tokens(runs: pd.DataFrame, arms: Sequence[str]) -> dict[str, float]:
@@ -63,6 +63,6 @@ def token_notes(
 
 
 def _few(told: Sequence[str]) -> str:
-    if len(told) > NAMED:
-        return f"{', '.join(told[:NAMED])} and {len(told) - NAMED} more"
+    if len(told) > MOST_ARMS:
+        return f"{', '.join(told[:MOST_ARMS])} and {len(told) - MOST_ARMS} more"
     return ", ".join(told)

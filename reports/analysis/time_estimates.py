@@ -207,8 +207,8 @@ def decompositions(
 ) -> dict[str, Decomposition]:
     """Learning and systems gain of every arm timed on the baseline's hardware.
 
-    times_at: timed runs at one budget; budget: that of the losses, None where arms share none;
-    alpha, anytime: of an arm's interval of tokens to the target."""
+    estimates: of every arm; times_at: timed runs at one budget; budget: that of the losses, None
+    where arms share none; alpha, anytime: of an arm's interval of tokens to the target."""
     arms = list(time_model.step)
     baseline = arms[0]
     parts = {}

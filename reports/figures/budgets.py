@@ -32,7 +32,9 @@ from reports.format import show
 from reports.stats.digits import kept, pixel
 
 CAPTION = "Each dot is the mean final loss of schedules of that length, each with its own cooldown."
-IN_TOKENS = " Their length is told in tokens, for the arms' steps read different numbers of them."
+LENGTH_IN_TOKENS = (
+    " Their length is told in tokens, for the arms' steps read different numbers of them."
+)
 OF_TARGET = (
     " Where a line meets the target is the number of {} that arm needs; the ticks mark the "
     "estimates."
@@ -174,13 +176,9 @@ def budget_figure(
     needed, unit_of_length = length_needed(outcome, budgets), outcome.length
     lengths = [mean.length for of_arm in of_arms.values() for mean in of_arm]
     logarithms = [math.log(length) for length in (*lengths, *needed.values())]
-    marked: dict[float, str] = {budget: tick_text(budget, budgets) for budget in budgets}
-    if outcome.step_tokens:
-        of_baseline = of_arms.get(outcome.baseline, [])
-        marked = {mean.length: show(mean.length, "tokens") for mean in of_baseline}
     drawing = BudgetCurves(
         of_arms=of_arms,
-        marked=marked,
+        marked=lengths_marked(outcome, budgets, of_arms),
         length=unit_of_length,
         needed=needed,
         palette=palette,
@@ -194,7 +192,7 @@ def budget_figure(
         key="budgets",
         title="Loss by budget",
         caption=CAPTION
-        + (IN_TOKENS if outcome.step_tokens else "")
+        + (LENGTH_IN_TOKENS if outcome.step_tokens else "")
         + (OF_TARGET.format(unit_of_length) if has_target else "")
         + palette.in_words,
         alt=f"Final loss over budgets of {', '.join(map(str, budgets))} steps."
@@ -207,6 +205,16 @@ def budget_figure(
         draw=drawing.draw,
         legend=palette.legend(of_arms),
     )
+
+
+def lengths_marked(
+    outcome: Comparisons, budgets: Sequence[int], of_arms: Mapping[str, Sequence[Mean]]
+) -> dict[float, str]:
+    """Length -> what is written at it: steps, or the baseline's tokens where a step is no unit."""
+    if not outcome.step_tokens:
+        return {budget: tick_text(budget, budgets) for budget in budgets}
+    of_baseline = of_arms.get(outcome.baseline, [])
+    return {mean.length: show(mean.length, "tokens") for mean in of_baseline}
 
 
 def lengths_in_words(runs: pd.DataFrame) -> str:

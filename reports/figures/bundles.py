@@ -75,7 +75,7 @@ def bundles(
     budget: int | None = None,
     step_tokens: Mapping[str, float] | None = None,
 ) -> dict[str, Bundle]:
-    """The curves of finished runs by arm, at the budget (None: each arm's longest).
+    """The curves of finished runs by arm, of `arms`, at the budget (None: each arm's longest).
 
     step_tokens: arm -> tokens of a step, where that is no unit.
     """
@@ -93,12 +93,12 @@ def bundles(
                 steps=steps[at],
                 times=times[at],
                 losses=losses[at],
-                tokens=tokens_of(steps[at], read[at], (step_tokens or {}).get(arm)),
+                tokens=tokens_read(steps[at], read[at], (step_tokens or {}).get(arm)),
             )
     return {arm: bundle(arm, of_arms[arm]) for arm in arms if arm in of_arms}
 
 
-def tokens_of(steps: np.ndarray, read: np.ndarray, of_step: float | None) -> np.ndarray | None:
+def tokens_read(steps: np.ndarray, read: np.ndarray, of_step: float | None) -> np.ndarray | None:
     """The tokens at a run's validations: as it recorded them, or where each step reads as many.
 
     read: nan where none were recorded. of_step: tokens of a step; None where steps are the unit.

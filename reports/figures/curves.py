@@ -102,7 +102,7 @@ WHOLE_COURSE = CurveView(
 )
 
 
-IN_TOKENS = " The arms' steps read different numbers of tokens."
+STEPS_DIFFER = " The arms' steps read different numbers of tokens."
 
 
 def in_tokens(view: CurveView) -> CurveView:
@@ -112,7 +112,7 @@ def in_tokens(view: CurveView) -> CurveView:
         title=view.title.replace("step", "tokens"),
         x_label=view.x_label.replace("step", "tokens"),
         over="tokens",
-        last_words=view.last_words + IN_TOKENS,
+        last_words=view.last_words + STEPS_DIFFER,
         by_tokens=True,
     )
 
@@ -309,7 +309,7 @@ def curve_figures(
     if palette.baseline in data:
         difference = difference_figure(data, runs, palette, unit)
         if difference is not None and step_tokens:
-            at_steps = f"{difference.caption} At equal steps, not at equal tokens.{IN_TOKENS}"
+            at_steps = f"{difference.caption} At equal steps, not at equal tokens.{STEPS_DIFFER}"
             difference = replace(difference, caption=at_steps)
         if difference is not None:
             figures.append(difference)

@@ -69,7 +69,7 @@ def resolved_sides(outcome: Comparisons, arm: str, gain: Decomposition) -> dict[
     return sides
 
 
-def caption_of(outcome: Comparisons) -> str:
+def gains_caption(outcome: Comparisons) -> str:
     """What the two gains are, and what tells each from nothing."""
     n, of_one = outcome.length, TIME_OF_ONE[outcome.length]
     tells = "tokens to the target" if outcome.step_tokens else "loss"
@@ -104,7 +104,7 @@ def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
     return Figure(
         key="gains",
         title="Learning gain against systems gain",
-        caption=caption_of(outcome),
+        caption=gains_caption(outcome),
         alt="Bars per arm of learning and systems gain in percent: " + "; ".join(labels[:20]),
         columns=(
             "arm",

@@ -35,7 +35,7 @@ def changes_in_words(e: Interplay) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pairs:
+class PairsOfChanges:
     """The drawing: a row for every pair of changes."""
 
     effects: Sequence[Interplay]
@@ -77,7 +77,7 @@ def interaction_figure(effects: Sequence[Interplay], unit: str) -> Figure | None
         rows.append((e.changes[0], e.changes[-1], *numbers, e.n_blocks, e.n_contexts))
     labels = [f"{changes_in_words(e)} {interplay_words(e)}" for e in pairs]
     ends = [v for e in pairs for v in (e.estimate, e.low, e.high) if v is not None]
-    drawing = Pairs(effects=pairs, unit=unit, x_range=extent(ends, around=[0.0]))
+    drawing = PairsOfChanges(effects=pairs, unit=unit, x_range=extent(ends, around=[0.0]))
     return Figure(
         key="interactions",
         title="Do the changes add up?",

@@ -32,13 +32,13 @@ def asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> li
     told = []
     for other in confirmed:
         plan, outcome = other.experiment.plan, other.outcome
-        words = f"Asked again on {plural(len(plan.seeds), 'fresh seed')} since"
+        lead = f"Asked again on {plural(len(plan.seeds), 'fresh seed')} since"
         answer = sentence_on(outcome, outcome.primary, plan.corpus.unit)
         if other.n_to_come:
-            words = f"Being asked again on {plural(len(plan.seeds), 'fresh seed')}"
+            lead = f"Being asked again on {plural(len(plan.seeds), 'fresh seed')}"
             answer = f"{plural(other.n_to_come, 'run')} to come."
         address = address_of(experiment, plan.name)
-        told.append(AskedAgain(words=words, name=plan.name, address=address, answer=answer))
+        told.append(AskedAgain(words=lead, name=plan.name, address=address, answer=answer))
     return told
 
 

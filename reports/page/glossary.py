@@ -127,9 +127,9 @@ def definitions(
     said = " ".join(texts).lower()
     meanings = {head.text: head.meaning for head in heads}
     general = dict(GENERAL_WORDS[:1] if plan.evidence else GENERAL_WORDS)
-    for words, meaning in general.items():
-        if any(is_said(word.lower(), said) for word in words.split(", ")):
-            meanings[words] = meaning
+    for terms, meaning in general.items():
+        if any(is_said(term.lower(), said) for term in terms.split(", ")):
+            meanings[terms] = meaning
     for column in columns:
         meanings.setdefault(column.head, column.meaning)
     return [*meanings.items()]

@@ -117,9 +117,9 @@ def others_counted(judged: Iterable[Comparison | None]) -> str:
     """How many arms are worse, alike and undecided, behind what helps."""
     kinds = Counter(kind_of(c) for c in judged)
     told = []
-    for kind, words in (("hurts", "worse"), ("equal", "no different"), ("undecided", "undecided")):
+    for kind, verdict in (("hurts", "worse"), ("equal", "no different"), ("undecided",) * 2):
         if kinds[kind]:
-            told.append(f"{kinds[kind]} {'is' if kinds[kind] == 1 else 'are'} {words}")
+            told.append(f"{kinds[kind]} {'is' if kinds[kind] == 1 else 'are'} {verdict}")
     return f"; {', '.join(told)}" if told else ""
 
 

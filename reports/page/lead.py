@@ -79,8 +79,8 @@ def noise_model(outcome: Comparisons) -> str:
     """By which noise the intervals of the metric that decides are as wide as they are."""
     judged = [outcome.judged(arm) for arm in outcome.arms]
     methods = dict.fromkeys(c.method for c in judged if c is not None and c.low is not None)
-    words = dict.fromkeys(NOISE_MODELS[method] for method in methods if method in NOISE_MODELS)
-    return "".join(f" {sentence}" for sentence in words)
+    models = dict.fromkeys(NOISE_MODELS[method] for method in methods if method in NOISE_MODELS)
+    return "".join(f" {model}" for model in models)
 
 
 def two_intervals(outcome: Comparisons) -> str:

@@ -5,7 +5,7 @@ from reports.figures.forest import effect_text
 
 SIDES_OF_ZERO = {"helps": "on the better side of zero", "hurts": "on the worse side of zero"}
 LEAVES_ZERO = "A verdict is better or worse (faster or slower) where the interval leaves zero"
-RULES = {  # whether a margin was declared -> how verdicts follow from intervals
+VERDICT_RULES = {  # whether a margin was declared -> how verdicts follow from intervals
     True: (
         f"{LEAVES_ZERO}, be it within the margin or beyond; no difference larger than the margin"
         " where it holds zero and lies within the margin; else undecided."
@@ -36,7 +36,7 @@ def reading(outcome: Comparisons, margin: float | None) -> list[tuple[str, str]]
         shown = by_kind.get(c.kind)
         if shown is None or abs(effect(c)[0]) > abs(effect(shown)[0]):
             by_kind[c.kind] = c
-    lines = [("the rule", RULES[margin is not None])] if by_kind else []
+    lines = [("the rule", VERDICT_RULES[margin is not None])] if by_kind else []
     for kind, meaning in WHAT_FOLLOWS.items():
         if kind in by_kind:
             c = by_kind[kind]

@@ -227,9 +227,7 @@ def view(source: PageSource, figures: Sequence[Figure], index: int) -> View:
         next_run = next_of_verdicts(experiment, outcome, by_design)
         answer = headline(experiment, outcome, by_design, recipe)
         verdicts = verdicts_of(experiment, outcome, answer, css, next_run)
-    published: tuple[Part, ...] = ()
-    if outcome.published:
-        published = published_parts(outcome.published)
+    published = published_parts(outcome.published) if outcome.published else ()
     waiting = runs["status"].isin(WAITING)
     first = leading(figures, outcome, plan)
     others = [figure for figure in figures if figure.key not in {f.key for f in first}]

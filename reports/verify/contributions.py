@@ -219,7 +219,7 @@ def _expected(
     slope: that turns a loss into steps or seconds, None for the loss itself."""
     if metric == "val_loss" or slope is None:
         value, half = _contrast(share, rows, sets, share.alpha, 1.0, 0.0)
-        return (value, *_ends([(value, half)]))
+        return (value, *_printed_ends([(value, half)]))
     worth, of_time = (slope.steps, 0.0) if metric == "steps" else (slope.seconds, 1.0)
     value, _ = _contrast(share, rows, sets, share.alpha, worth / slope.value, of_time)
     reach = float(stats.t.isf(share.alpha / 4, slope.df)) * slope.se
@@ -228,10 +228,10 @@ def _expected(
     at_ends = []
     for at in (slope.value - reach, slope.value + reach):
         at_ends.append(_contrast(share, rows, sets, share.alpha / 2, worth / at, of_time))
-    return (value, *_ends(at_ends))
+    return (value, *_printed_ends(at_ends))
 
 
-def _ends(
+def _printed_ends(
     estimates: Sequence[tuple[float, float | None]],
 ) -> tuple[float | None, float | None]:
     halves = [half for _, half in estimates if half is not None]

@@ -104,12 +104,7 @@ def check_increments(
         effect = printed[above].get(f"{key}.effect")
         if effect is None:
             continue
-        scatter = printed[above].get(f"{key}.sd_paired")
-        expected = stdev(
-            table.blocks[above][b] - table.blocks[below][b] for b in table.blocks[above]
-        )
-        if scatter is not None and not near(scatter.values[0] or 0.0, expected, OF_VALUE):
-            yield f"arm {above!r}: {key}.sd_paired is {scatter.text}, blocks give {expected:.3g}"
+        yield from check_scatter(printed[above], key, table, (below, above))
         first, second = rungs.index(below), rungs.index(above)
         difference = fmean(y[second]) - fmean(y[first])
         errors = errors_of(residuals, max(variances[first], variances[second]))
@@ -129,3 +124,13 @@ def check_increments(
                 )
         p = max(float(2 * stats.t.sf(abs(difference) / e.se, e.df)) for e in errors)
         yield from agree_p(printed[above], key, min(1.0, m * p), above)
+
+
+def check_scatter(
+    printed: Mapping[str, Printed], key: str, table: Table, pair: tuple[str, str]
+) -> Iterator[str]:
+    """A sentence where the sd of a pair's differences is not that of its blocks."""
+    below, above = (table.blocks[arm] for arm in pair)
+    scatter, expected = printed.get(f"{key}.sd_paired"), stdev(above[b] - below[b] for b in above)
+    if scatter is not None and not near(scatter.values[0] or 0.0, expected, OF_VALUE):
+        yield f"arm {pair[1]!r}: {key}.sd_paired is {scatter.text}, blocks give {expected:.3g}"

@@ -13,7 +13,7 @@ from reports.verify.table import Table, near
 
 ALIKE = 1.01  # of tokens of a step: what the rounding of stages to whole steps may differ by
 GAINS = ("learning.percent", "systems.percent")
-WITHIN = 1e-5  # of what is computed from printed values, which are rounded
+ROUNDED = 1e-5  # of what is computed from printed values, which are rounded
 
 
 def check_lengths(
@@ -36,7 +36,7 @@ def check_lengths(
             seconds[arm] = at.values[0]
             steps[arm] = seconds[arm] * 1e3 / math.exp(log_ms[arm])
             if arm in of_step:
-                yield from agree(arm, "target.tokens", tokens, steps[arm] * of_step[arm])
+                yield from agree_length(arm, "target.tokens", tokens, steps[arm] * of_step[arm])
         if tokens is not None and arm not in of_step:
             yield f"arm {arm!r}: target.tokens is printed, but a step reads as many in all arms"
     told = [arm for arm in steps if "target.extrapolated" not in printed[arm]]
@@ -50,7 +50,7 @@ def check_lengths(
         percents = [100 * gain / seconds[baseline] for gain in (learning, systems)]
         for key, gains in (*zip(GAINS, zip(percents)), ("gain.seconds", (learning, systems))):
             if key in printed[arm]:
-                yield from agree(arm, key, printed[arm][key], *gains)
+                yield from agree_length(arm, key, printed[arm][key], *gains)
 
 
 def tokens_of_steps(rows: Sequence[Row]) -> dict[str, float]:
@@ -71,11 +71,11 @@ def tokens_of_steps(rows: Sequence[Row]) -> dict[str, float]:
     return of_step
 
 
-def agree(arm: str, key: str, part: Printed | None, *expected: float) -> Iterator[str]:
+def agree_length(arm: str, key: str, part: Printed | None, *expected: float) -> Iterator[str]:
     """A sentence where another value is printed, or none."""
     if part is None:
         yield f"arm {arm!r}: {key} is missing but the rows give {expected[0]:.6g}"
         return
     for value, printed in zip(expected, part.values, strict=True):
-        if not near(value, printed, WITHIN):
+        if not near(value, printed, ROUNDED):
             yield f"arm {arm!r}: {key} is printed as {part.text} but the rows give {value:.6g}"

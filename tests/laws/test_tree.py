@@ -83,7 +83,7 @@ MAY_IMPORT = {
     "reports": {"stats", "inputs", "analysis"},  # what `from reports import ...` offers
     "stats": set(),
     "inputs": {"run", "stats"},
-    "analysis": {"run", "stats", "inputs"},
+    "analysis": {"run", "stats", "inputs", "reports"},
     "figures": {"run", "stats", "inputs", "analysis", "reports"},
     "page": {"run", "stats", "inputs", "analysis", "figures", "reports"},
     "paper": {"inputs", "analysis", "figures", "page", "reports"},
