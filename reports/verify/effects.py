@@ -12,7 +12,7 @@ in rendered.py.
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from reports.stats.digits import room, unit
@@ -25,6 +25,7 @@ from reports.verify.sequences import check_sequences
 from reports.verify.table import (
     LOG_SCALE,
     Table,
+    agree_scatter,
     arms_elsewhere,
     arms_nowhere,
     near,
@@ -72,7 +73,7 @@ def check_effects(
                 f"arm {arm!r}: {metric}.effect is printed as {effect.text} but backfitting gives"
                 f" {expected:.6g}"
             )
-        yield from check_paired_sd(table, arm, printed[arm], metric)
+        yield from agree_scatter(printed[arm], metric, table.differences(arm), arm)
     if memory.get("lost"):
         return  # rendered.py knows which intervals there must not be
     raised = raised_by(memory, len(arms))
@@ -95,21 +96,6 @@ def check_effects(
         pooled = [arm for arm in here if arm not in noisy]
         yield from check_blocks(table, pooled, printed, m, prior)
         yield from check_separate(table, [arm for arm in here if arm in noisy], printed, m)
-
-
-def check_paired_sd(
-    table: Table, arm: str, printed: Mapping[str, Printed], key: str
-) -> Iterator[str]:
-    """The scatter of an arm's differences within blocks; key: of the metric in the row."""
-    part = printed.get(f"{key}.sd_paired")
-    differences = table.differences(arm)
-    if part is None or len(differences) < 2:
-        if part is not None:
-            yield f"arm {arm!r}: {key}.sd_paired is printed of fewer than two blocks"
-        return
-    expected = stdev(differences)
-    if not near(part.values[0] or 0.0, expected, 1e-6):
-        yield f"arm {arm!r}: {key}.sd_paired is {part.text} but the rows give {expected:.3g}"
 
 
 def raised_by(memory: Embedded, n_arms: int) -> float:

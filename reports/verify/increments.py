@@ -7,7 +7,7 @@ second formula here; their estimates and words are left to the rerun in rendered
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean, stdev
+from statistics import fmean
 
 import numpy as np
 from scipy import stats
@@ -15,7 +15,7 @@ from scipy import stats
 from reports.verify.blocks import errors_of, variances_of_arms
 from reports.verify.page import Embedded, Printed, Row
 from reports.verify.sequences import check_sequences
-from reports.verify.table import ALPHA, Table, agree_p, near, on_scale
+from reports.verify.table import ALPHA, Table, agree_p, agree_scatter, near, on_scale
 
 OWN = "own_"  # how the keys of an own part begin
 OF_VALUE = 1e-6  # what a page leaves off
@@ -104,8 +104,8 @@ def check_increments(
         effect = printed[above].get(f"{key}.effect")
         if effect is None:
             continue
-        yield from check_scatter(printed[above], key, table, (below, above))
         first, second = rungs.index(below), rungs.index(above)
+        yield from agree_scatter(printed[above], key, list(y[second] - y[first]), above)
         difference = fmean(y[second]) - fmean(y[first])
         errors = errors_of(residuals, max(variances[first], variances[second]))
         half = max(float(stats.t.isf(ALPHA / m / 2, e.df)) * e.se for e in errors)
@@ -124,13 +124,3 @@ def check_increments(
                 )
         p = max(float(2 * stats.t.sf(abs(difference) / e.se, e.df)) for e in errors)
         yield from agree_p(printed[above], key, min(1.0, m * p), above)
-
-
-def check_scatter(
-    printed: Mapping[str, Printed], key: str, table: Table, pair: tuple[str, str]
-) -> Iterator[str]:
-    """A sentence where the sd of a pair's differences is not that of its blocks."""
-    below, above = (table.blocks[arm] for arm in pair)
-    scatter, expected = printed.get(f"{key}.sd_paired"), stdev(above[b] - below[b] for b in above)
-    if scatter is not None and not near(scatter.values[0] or 0.0, expected, OF_VALUE):
-        yield f"arm {pair[1]!r}: {key}.sd_paired is {scatter.text}, blocks give {expected:.3g}"

@@ -6,7 +6,7 @@ Losses are in nats, metrics of a script's own in their unit, times enter as loga
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from reports.stats.digits import room, unit
@@ -14,6 +14,7 @@ from reports.verify.page import Embedded, Printed, Row
 
 LOG_SCALE = ("step_ms", "train_time_s", "time_to_target")  # compared as logarithms
 ALPHA = 0.05  # simultaneous over the arms of a table
+OF_SD = 6e-4  # a share: four digits are kept
 WITHIN = 2e-3  # of a probability: what integration on a grid may be off
 
 
@@ -184,3 +185,18 @@ def agree_p(printed: Mapping[str, Printed], metric: str, p: float, arm: str) -> 
     part = printed.get(f"{metric}.p")
     if part is not None and not near(part.values[0] or 0.0, p, WITHIN):
         yield f"arm {arm!r}: {metric}.p is printed as {part.text} but the rows give {p:.4g}"
+
+
+def agree_scatter(
+    printed: Mapping[str, Printed], metric: str, differences: Sequence[float], arm: str
+) -> Iterator[str]:
+    """A sentence where the printed sd of an arm's differences within blocks is not this one."""
+    part = printed.get(f"{metric}.sd_paired")
+    if part is None:
+        return
+    if len(differences) < 2:
+        yield f"arm {arm!r}: {metric}.sd_paired is printed of fewer than two blocks"
+        return
+    expected = stdev(differences)
+    if abs((part.values[0] or 0.0) - expected) > OF_SD * expected:
+        yield f"arm {arm!r}: {metric}.sd_paired is {part.text} but the rows give {expected:.4g}"

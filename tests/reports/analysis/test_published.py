@@ -29,7 +29,7 @@ def test_a_verdict_is_printed_with_both_effects_as_ratios(verdict, resolved):
     words = " ".join(p.text for p in parts)
     assert parts[0].text == verdict
     assert (
-        "r15 against r14, training time: published −10.5 % [−11.1, −9.8] % (75 against 38 runs)"
+        "r15 against r14, training time: published −10.5 % [−11.1, −9.8] % (75 against 38 runs, "
         in words
     )
     assert ("here −8.1 % [−9.0, −7.2] %" in words) is resolved

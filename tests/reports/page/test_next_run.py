@@ -159,14 +159,14 @@ def test_many_arms_are_counted_and_those_that_move_most_named(combined):
         "helps": by_size[:3],
         "hurts": by_size[-1:],
         "equal": by_size[3:4],
-        "open": by_size[4:6],
+        "undecided": by_size[4:6],
     }
     said = counted_sentence(groups, compared, "base in loss", "base")
     assert said.startswith(f"3 of 7 arms are better than base in loss, most {by_size[0]} (−0.0")
     assert f" and {by_size[1]} (−0.0" in said and f"{by_size[2]} (" not in said
     assert f"; 1 is worse than base, most {by_size[-1]} (" in said
     assert said.endswith("; 1 shows no difference that matters; 2 are undecided.")
-    none = {"helps": [], "hurts": [], "equal": [], "open": by_size}
+    none = {"helps": [], "hurts": [], "equal": [], "undecided": by_size}
     assert counted_sentence(none, compared, "base in loss", "base").startswith("None of 7 arms is ")
 
 
