@@ -212,6 +212,7 @@ def column_names(column: Column[Any], unit: str) -> tuple[str, ...]:
         "effect": (f"{prefix}{name}{of_effect}",),
         "interval": (f"{prefix}{name}_low{of_effect}", f"{prefix}{name}_high{of_effect}"),
         "p": (f"{prefix}{name}_p",),
+        "sd_paired": (f"{prefix}{name}_paired_sd{of_effect}",),
         "mean": (f"{name}{of_metric}",),
     }
     return told.get(what, (f"{name}_{what}{of_metric}",))

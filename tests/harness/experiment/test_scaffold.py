@@ -100,7 +100,8 @@ def test_every_kind_is_an_example_of_less_than_forty_lines_under_a_name_of_ones_
     assert [ast.dump(node) for node in own.body[1:]] == [
         ast.dump(node).replace(f"plugin.{KINDS[kind]}.", "plugin.idea.") for node in shown.body[1:]
     ]
-    question = (ROOT / "experiments" / "ideas" / f"{KINDS[kind]}.yaml").read_text().splitlines()[2]
+    lines = (ROOT / "experiments" / "ideas" / f"{KINDS[kind]}.yaml").read_text().splitlines()
+    (question,) = [line for line in lines if line.startswith("question: ")]
     assert question in (here / "experiments" / "idea.yaml").read_text().splitlines()
     assert written.count("\n") < 40
     baseline, *arms = load_experiment("idea", device="cpu").arms

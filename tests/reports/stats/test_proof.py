@@ -192,6 +192,7 @@ INTERVALS = {  # where a page prints an interval -> the kinds of rows that prove
     ),
     "target.interval": ("steps to target N*", "time to target", "time to target, anytime-valid"),
     "n.diverged": ("rate of diverged runs", "rate of diverged runs, anytime-valid"),
+    "target.tokens_interval": ("steps to target N*",),  # times the tokens of a step, which are no estimate
     "published.ours_interval": ("time to target, ratio",),
     "published.interval": ("published delta", "'reproduced', half again the published effect"),
     "evidence.loss_interval": ("published delta",),
