@@ -57,7 +57,10 @@ AS_COMPARED = {  # a statistic of published evidence -> that of a comparison who
     "evidence.time": "train_time_s.effect",
     "evidence.time_interval": "train_time_s.interval",
 }
-WORDS = ("target.reason", "target.extrapolated", "gain.none", "evidence.change")
+WORDS = (
+    *("val_loss.of_all_parts", "target.reason", "target.extrapolated", "gain.none"),
+    "evidence.change",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
