@@ -31,7 +31,8 @@ RESERVED = frozenset(
         *("session", "borrowed"),
         *("trunk_s", "disturbed", "stale_files", "imported", "self_reported", "metrics_digest"),
         *("run_id", "stopped_at", "runs", "diverged", "failed", "to_come", "learning_percent"),
-        *("systems_percent", "metric", "verdict"),
+        *("systems_percent", "metric", "verdict", "step_tokens", "steps_to_target"),
+        *("tokens_to_target", "tokens_to_target_low", "tokens_to_target_high"),
     )
 )
 

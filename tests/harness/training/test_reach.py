@@ -52,6 +52,7 @@ def test_the_map_has_what_is_there_and_nothing_else(record: str) -> None:
     assert {*there, *weights} | wholes == told | wholes
     sizes = {"C": config.d_model, "R": config.mlp_ratio, "L": config.n_layer}
     sizes["N"] = config.d_model // config.head_dim
+    sizes["P"] = config.bigram_hash or 0
     sizes["V"] = -(-VOCAB // config.vocab_multiple) * config.vocab_multiple
     sizes["T"] = sizes["V"] if config.pad_tables else VOCAB
     sizes["K"] = getattr(model.value_embeds, "n_tables", 0)
