@@ -109,6 +109,13 @@ def needed(card: Card) -> Iterator[str]:
                 yield text.replace("](#", "](../toggles.md#")
 
 
+# of records that were made beside the ones before them: their changes taken back, and later in again
+TAKEN_BACK = {
+    *("r71.value_tables_before", "r73.documents_before", "r74.value_tables", "r74.rate_floor"),
+    *("r74.last_row", "r82.no_mudd", "r83.no_xsa", "r84.no_signs", "r85.bigram_sign"),
+}
+
+
 @cache
 def preset_changes() -> dict[str, Mapping[str, Any]]:
     """rNN.change -> the fields it sets, of all presets."""
@@ -251,18 +258,14 @@ def pages() -> dict[Path, str]:
 def unlisted() -> Iterator[str]:
     """Changes of presets whose record stands on no card that is about them.
 
-    Without the length of a run, which every record tunes, and values that an earlier record had: a
-    record that stands on an older one takes back what came between.
+    Without the length of a run, which every record tunes, and what TAKEN_BACK names.
     """
-    tuned = {"schedule.steps", "schedule.cooldown_steps", "schedule.extension_steps"}
-    held = {name: [field.default] for name, field in toggles()}
+    tuned = {"schedule.steps", "schedule.cooldown_steps"}
     for name, values in preset_changes().items():
         record = int(name[1:3])
         about = [card for card in all_cards() if name in changes_of(card)]
-        new = {field for field, value in values.items() if value not in held[field]} - tuned
-        for field, value in values.items():
-            held[field].append(value)
-        if about and new and not any(record in card.records for card in about):
+        listed = any(record in card.records for card in about)
+        if about and set(values) - tuned and not listed and name not in TAKEN_BACK:
             yield f"{name}: {', '.join(card.name for card in about)}"
 
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from reports.stats.digits import room, unit
+from reports.stats.digits import room, same_number, unit
 from reports.verify.page import Embedded, Printed, Row
 
 LOG_SCALE = ("step_ms", "train_time_s", "time_to_target")  # compared as logarithms
 ALPHA = 0.05  # simultaneous over the arms of a table
-OF_SD, LAST_DIGIT = 6e-4, 1e-7  # of an sd: a share, and what a page leaves off
 WITHIN = 2e-3  # of a probability: what integration on a grid may be off
 
 
@@ -198,5 +197,5 @@ def agree_scatter(
         yield f"arm {arm!r}: {metric}.sd_paired is printed of fewer than two blocks"
         return
     expected = stdev(differences)
-    if abs((part.values[0] or 0.0) - expected) > OF_SD * expected + LAST_DIGIT:
+    if not same_number(part.values[0], expected):
         yield f"arm {arm!r}: {metric}.sd_paired is {part.text} but the rows give {expected:.4g}"

@@ -1,5 +1,7 @@
 """Adam's moments in dtypes of their own, kept over a resumption."""
 
+from typing import Literal
+
 import pytest
 import torch
 from torch.nn import Parameter
@@ -10,9 +12,10 @@ from harness.optim.config import OptimConfig
 from harness.optim.tying import Tie, part
 
 BF16, FP32 = torch.bfloat16, torch.float32
+Form = Literal["parameter", "bf16", "fp32"]
 
 
-def made(form: str, dtype: torch.dtype = BF16) -> tuple[dict[str, Parameter], list[Adam]]:
+def made(form: Form, dtype: torch.dtype = BF16) -> tuple[dict[str, Parameter], list[Adam]]:
     """A table in bf16 and a head in fp32, with what moves them; dtype: of the products."""
     generator = torch.Generator().manual_seed(0)
     drawn = {role: torch.randn(6, 4, generator=generator) for role in ("embed", "head")}
@@ -21,7 +24,7 @@ def made(form: str, dtype: torch.dtype = BF16) -> tuple[dict[str, Parameter], li
         "head": Parameter(drawn["head"]),
     }
     config = OptimConfig(
-        adam_moments_dtype=form,  # type: ignore[arg-type]
+        adam_moments_dtype=form,
         adam_eps_form="uncorrected",
         matrix_optimizer="muon",
         embed_lr=0.1,
@@ -51,7 +54,7 @@ def moments(params: dict[str, Parameter], optimizers: list[Adam]) -> dict[str, t
     [("parameter", BF16, FP32), ("bf16", BF16, BF16), ("fp32", FP32, FP32)],
 )
 def test_moments_have_the_dtype_that_is_said_and_none_where_nothing_rounds(
-    form: str, table: torch.dtype, head: torch.dtype
+    form: Form, table: torch.dtype, head: torch.dtype
 ) -> None:
     params, optimizers = made(form)
     step(params, optimizers, 1)
@@ -65,7 +68,7 @@ def test_moments_have_the_dtype_that_is_said_and_none_where_nothing_rounds(
 
 
 @pytest.mark.parametrize("form", ["bf16", "fp32"])
-def test_moments_are_computed_in_fp32_and_rounded_once(form: str) -> None:
+def test_moments_are_computed_in_fp32_and_rounded_once(form: Form) -> None:
     params, optimizers = made(form)
     dtype = BF16 if form == "bf16" else FP32
     expected = {role: torch.zeros(p.shape) for role, p in params.items()}
@@ -81,7 +84,7 @@ def test_moments_are_computed_in_fp32_and_rounded_once(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["parameter", "bf16", "fp32"])
-def test_a_resumed_run_goes_on_to_the_bit(form: str) -> None:
+def test_a_resumed_run_goes_on_to_the_bit(form: Form) -> None:
     params, optimizers = made(form)
     others, resumed = made(form)
     step(params, optimizers, 1)
@@ -101,7 +104,7 @@ def test_a_resumed_run_goes_on_to_the_bit(form: str) -> None:
 
 @pytest.mark.parametrize(("form", "dtype"), [("parameter", BF16), ("fp32", FP32)])
 def test_a_table_that_parts_from_the_head_has_moments_of_its_dtype(
-    form: str, dtype: torch.dtype
+    form: Form, dtype: torch.dtype
 ) -> None:
     params, optimizers = made(form)
     params["head"].grad = torch.ones_like(params["head"])

@@ -1,6 +1,7 @@
 """A second import into an experiment: what is there stays, what is new follows it, arms of other programs are told apart."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,9 @@ def store(tmp_path: Path) -> Store:
     return Store.create(tmp_path / "results")
 
 
-def taken(store: Store, folder: Path, *names: str, **options: object) -> Imported:
+def taken(store: Store, folder: Path, *names: str, **options: Any) -> Imported:
     files = [folder / name for name in names]
-    return import_logs(files, store=store, experiment="x", **options)  # type: ignore[arg-type]
+    return import_logs(files, store=store, experiment="x", **options)
 
 
 def written(folder: Path, texts: dict[str, str]) -> None:

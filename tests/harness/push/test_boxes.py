@@ -257,6 +257,7 @@ def test_what_sends_outlives_a_runner_that_is_killed_until_its_runs_are_there(
     process.kill()
     process.wait()
     wait_for(lambda: results_of(there) == results_of(matrix.results), seen=matrix.seen)
+    assert finished(there)
 
 
 def test_a_place_that_fails_meanwhile_changes_no_run_and_no_exit_code(tmp_path: Path) -> None:

@@ -176,13 +176,12 @@ def test_wandb_hears_a_run_by_its_arm_and_is_offline_where_nobody_is_logged_in(
         begun.append(WandbRun(**asked))
         return begun[-1]
 
-    settings: Any = lambda **asked: asked  # noqa: E731
     fake(
         monkeypatch,
         "wandb",
         init=init,
         login=lambda prompt: logged_in,
-        Settings=settings,
+        Settings=dict,
         Run=WandbRun,
     )
     for name in ("WANDB_MODE", "WANDB_PROJECT", "WANDB_DIR"):

@@ -30,6 +30,7 @@ def test_a_verdict_is_printed_with_both_effects_as_ratios(verdict, resolved):
     assert parts[0].text == verdict
     assert (
         "r15 against r14, training time: published −10.5 % [−11.1, −9.8] % (75 against 38 runs, "
+        "its interval by how far losses of one program scatter from run to run, turned into time"
         in words
     )
     assert ("here −8.1 % [−9.0, −7.2] %" in words) is resolved

@@ -248,8 +248,12 @@ def test_a_target_that_the_budgets_do_not_bracket_is_extrapolated_on_either_side
     assert (time_effects(time, m=1, level=0.95, anytime=False) == {}) == extrapolated
     table = pd.DataFrame({"arm": ARMS, "block": 0, "train_time_s": 270.0, "status": "finished"})
     judged = time_judges(time, table, list(ARMS), anytime=False)
-    assert [(j.metric, j.note.partition(", as differences")[0]) for j in judged] == (
-        [("seconds", "at equal steps (steps to target are not resolved for every arm)")]
+    unresolved = (
+        "at equal steps (steps to target are not resolved for every arm), as differences of mean "
+        "seconds, where the table of verdicts has ratios within blocks"
+    )
+    assert [(j.metric, j.note) for j in judged] == (
+        [("seconds", unresolved)]
         if extrapolated
         else [("steps", "to the target"), ("seconds", "to the target")]
     )
