@@ -50,14 +50,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 LONGEST = (
+    "test_proof.py",
+    "test_ideas_of_records.py",
+    "test_compile.py",
     "test_kills.py",
+    "test_boxes.py",
+    "test_workers.py",
     "test_processors.py",
     "test_faults.py",
     "test_run_commands.py",
     "test_digits.py",
-    "test_compile.py",
     "test_ab.py",
-    "test_proof.py",
     "test_folder.py",
     "test_shared_gpus.py",
 )
@@ -65,4 +68,6 @@ LONGEST = (
 
 def pytest_collection_modifyitems(items):
     """The longest files first: a file is one process's, and one of eight minutes at the end would leave the others idle."""
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    last = len(LONGEST)
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, last))

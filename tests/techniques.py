@@ -126,6 +126,7 @@ def preset_changes() -> dict[str, Mapping[str, Any]]:
     return found
 
 
+@cache
 def changes_of(card: Card) -> list[str]:
     """The changes of presets that set what it is about."""
     found = []

@@ -140,8 +140,9 @@ class TimeModel:
         if self.model.given:
             theta = self.model.theta(self.arms.index(arm))
             return abs(theta) > math.log(REACH)
-        of_arm = self.runs[self.runs["arm"] == arm]
-        budget, loss = of_arm["budget"].to_numpy(float), of_arm["val_loss"].to_numpy(float)
+        of_arm = self.runs["arm"].to_numpy() == arm
+        columns = (self.runs[name].to_numpy(float) for name in ("budget", "val_loss"))
+        budget, loss = (column[of_arm] for column in columns)
         means = [loss[budget == b].mean() for b in np.unique(budget)]
         return not (min(means) <= self.target <= max(means))
 
@@ -207,7 +208,8 @@ def _fitted(plan: Plan, losses: pd.DataFrame, arms: tuple[str, ...]) -> _FittedL
 
 
 def _those_with_runs(arms: tuple[str, ...], runs: pd.DataFrame) -> tuple[str, ...]:
-    return tuple(arm for arm in arms if (runs["arm"] == arm).any())
+    present = set(runs["arm"])
+    return tuple(arm for arm in arms if arm in present)
 
 
 def slope_of(plan: Plan) -> Slope | None:

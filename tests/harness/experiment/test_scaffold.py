@@ -3,7 +3,6 @@
 import ast
 import json
 import os
-import re
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -15,8 +14,6 @@ import torch
 
 from harness.__main__ import main
 from harness.config import plugins
-from harness.config.presets import names, preset_values
-from harness.errors import UserError
 from harness.experiment.experiment import load_experiment
 from harness.experiment.laws import LAWS, Subject
 from harness.experiment.scaffold import KINDS
@@ -131,28 +128,6 @@ def test_a_bad_plug_in_is_one_line_of_its_law_test_and_no_traceback(here):
     assert "idea.py: optimizers gives the group of blocks.0." in line
     assert "the lr None, but must give a finite number" in line
     assert "hooks.py" not in said
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("record", names("records"))
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_laws_hold_for_every_record(here, kind, record):
-    ablate("new-change", "idea", "--kind", kind)
-    file = here / "experiments" / "idea.yaml"
-    text = file.read_text(encoding="utf-8").replace("base: r08", f"base: {record}")
-    if record > "r18":  # as the file itself says
-        text = re.sub("set: {.*\n *", "set: {", text)
-    file.write_text(text)
-    values = preset_values(record)[0]
-    refused = {"data": values["data.alignment"], "loss": values["loss.next_tokens"]}
-    if refused.get(kind):
-        with pytest.raises(UserError, match=r"both decide wh[a-z]* (passes begin|is trained on)"):
-            Subject(file, here)
-        return
-    subject = Subject(file, here)
-    assert subject.arms
-    for law in LAWS.values():
-        law(subject)
 
 
 HOOKED = "attn.register_forward_hook(scaled)"
