@@ -12,7 +12,7 @@ FAST := $(addprefix tests/,harness/experiment/test_file.py harness/config harnes
 	optim/test_schedule.py optim/test_orthogonalize.py harness/data/test_shards.py reports/stats/test_rules.py \
 	reports/stats/test_simultaneous.py reports/page/test_page.py)
 
-.PHONY: help install ablate report check test test-all proof mutation bench-runner bench traffic versions gpu-check docs clean
+.PHONY: help install ablate report lint check test test-all proof mutation bench-runner bench traffic versions gpu-check docs clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /\1\t/' | expand -t 18
@@ -36,16 +36,18 @@ ablate-%: install  ## the same by name: make ablate-quickstart
 report: install  ## write the report of EXP again from its results
 	@$(BIN)/ablate report $(EXP)
 
-check: install  ## format, lint, types and the fast tests, about a minute
+lint: install  ## format, lint and types
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
+
+check: lint  ## format, lint, types and the fast tests, about a minute
 	$(BIN)/pytest -m "not slow and not gpu and not browser" $(FAST)
 
-test: install  ## all tests but the slow ones, about 5 minutes on 2 cores
+test: install  ## all tests but the slow ones, 5 to 15 minutes on 2 cores
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow and not gpu and not browser and not slurm"
 
-test-all: install  ## the slow tests and those that need a browser too, about half an hour
+test-all: install  ## the slow tests and those that need a browser too, half an hour to an hour and a half
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not gpu"
 
 docs: install  ## rewrite the generated documentation, the golden dumps of the presets, the kept pages and split cases of the tests

@@ -184,7 +184,7 @@ def test_source_that_changes_meanwhile_ends_the_call_with_one_line(tmp_path: Pat
             ROOT / name,
             root / name,
             symlinks=True,
-            ignore=shutil.ignore_patterns("__pycache__", "data"),
+            ignore=shutil.ignore_patterns("data"),
         )
     shutil.copytree(ROOT / "harness" / "data", root / "harness" / "data", dirs_exist_ok=True)
     fake = {
