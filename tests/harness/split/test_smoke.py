@@ -297,7 +297,8 @@ def test_the_memory_of_a_script_is_that_of_all_under_it() -> None:
         both = (inner.memory_info().rss + sleep.memory_info().rss) / 2**20
         assert memory_of(process) == pytest.approx(both, rel=0.2)
         assert memory_of(process) > inner.memory_info().rss / 2**20
-        for one in (sleep, inner, process):
+        # the last one first would let the others end by themselves
+        for one in (process, inner, sleep):
             one.kill()
     assert memory_of(process) == 0
 
