@@ -12,7 +12,7 @@ FAST := $(addprefix tests/,harness/experiment/test_file.py harness/config harnes
 	optim/test_schedule.py optim/test_orthogonalize.py harness/data/test_shards.py reports/stats/test_rules.py \
 	reports/stats/test_simultaneous.py reports/page/test_page.py)
 
-.PHONY: help install ablate report lint check test test-all proof mutation bench-runner bench traffic versions gpu-check docs clean
+.PHONY: help install ablate report check test test-all proof mutation bench-runner bench traffic versions gpu-check docs clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /\1\t/' | expand -t 18
@@ -36,12 +36,10 @@ ablate-%: install  ## the same by name: make ablate-quickstart
 report: install  ## write the report of EXP again from its results
 	@$(BIN)/ablate report $(EXP)
 
-lint: install  ## format, lint and types
+check: install  ## format, lint, types and the fast tests, about a minute
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
-
-check: lint  ## format, lint, types and the fast tests, about a minute
 	$(BIN)/pytest -m "not slow and not gpu and not browser" $(FAST)
 
 test: install  ## all tests but the slow ones, 5 to 15 minutes on 2 cores

@@ -68,6 +68,5 @@ LONGEST = (
 
 def pytest_collection_modifyitems(items):
     """The longest files first: a file is one process's, and one of eight minutes at the end would leave the others idle."""
-    last = len(LONGEST)
     order = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(item.path.name, last))
+    items.sort(key=lambda item: order.get(item.path.name, len(LONGEST)))

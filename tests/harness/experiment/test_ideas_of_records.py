@@ -30,9 +30,8 @@ def distinct() -> list[str]:
 def test_the_laws_hold(kind, record, tmp_path, monkeypatch):
     monkeypatch.setenv(plugins.VARIABLE, "")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        laws, "UPDATES", 3
-    )  # later records move half of the weights every other step
+    # fewer would not do: later records move half of the weights every other step
+    monkeypatch.setattr(laws, "UPDATES", 3)
     with pytest.raises(SystemExit, match="0"):
         main(["new-change", "idea", "--kind", kind])
     file = tmp_path / "experiments" / "idea.yaml"

@@ -20,7 +20,7 @@ from tests.fake_matrix import Matrix, Started, ablate, wait_for
 from tests.sshd import address, free_port, skip_without_ssh, ssh_server
 
 SEED = 20261125
-N_KILLS, N_SEEDS, N_AT_ONCE = 10, 4, 2
+N_KILLS, N_SEEDS, N_AT_ONCE = 20, 4, 2
 AT_ONCE = ("--max-parallel", str(N_AT_ONCE))
 SLOW, SLOWER = {"FAKE_STEP_S": "0.04"}, {"FAKE_STEP_S": "0.2"}  # a run of a second, of four
 SPAN_S = 8.0  # within which a box vanishes, of its start or of its first run's
@@ -129,13 +129,13 @@ def served(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_ten_boxes_that_vanish_lose_nothing_that_was_in_a_folder(tmp_path: Path) -> None:
+def test_twenty_boxes_that_vanish_lose_nothing_that_was_in_a_folder(tmp_path: Path) -> None:
     check_boxes(tmp_path, tmp_path / "there", str(tmp_path / "there"))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_ten_boxes_that_vanish_lose_nothing_that_was_behind_ssh(tmp_path: Path) -> None:
+def test_twenty_boxes_that_vanish_lose_nothing_that_was_behind_ssh(tmp_path: Path) -> None:
     with served(tmp_path) as (name, variables):
         check_boxes(tmp_path, tmp_path / "there", name, **variables)
 
