@@ -68,6 +68,7 @@ def trained(made: Core, config: RunConfig) -> Iterator[torch.Tensor]:
 
 # one of every kind of graph; the others are slow tests
 QUICK = ("r04", "r09", "r16")
+LONG = [pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,8 @@ def test_a_compiled_mask_asks_for_no_window_that_its_blocks_hold(
 
 
 @pytest.mark.parametrize(
-    "name", [n if n == QUICK[-1] else pytest.param(n, marks=pytest.mark.slow) for n in PRESETS]
+    "name",
+    [QUICK[-1], *(pytest.param(n, marks=LONG) for n in PRESETS if n != QUICK[-1])],
 )
 def test_twenty_updates_break_no_graph_and_make_none_anew(
     name: str, graphs: Graphs, monkeypatch: pytest.MonkeyPatch

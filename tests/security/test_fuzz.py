@@ -56,6 +56,7 @@ def fuzzed(path: Path, data: st.DataObject) -> bytes:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @seed(17)
 @settings(

@@ -153,6 +153,7 @@ def fuzzed_log(text: str, data: st.DataObject) -> bytes:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @fuzz(60)
 def test_no_log_is_a_fault(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
@@ -194,6 +195,7 @@ def archive(data: st.DataObject) -> bytes:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @fuzz(40)
 def test_no_archive_is_a_fault(ours: Path, theirs: Path, data: st.DataObject) -> None:
@@ -235,6 +237,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @fuzz(60)
 def test_no_experiment_file_is_a_fault(
@@ -267,6 +270,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @fuzz(60)
 def test_no_shard_is_a_fault(corpus: Path, data: st.DataObject) -> None:
     """A header's numbers, its length, and what follows; its description too."""

@@ -28,6 +28,7 @@ def test_200_arms_are_planned(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_200_arms_run_and_report(tmp_path: Path) -> None:
     matrix = with_many_changes(tmp_path)
     code, out, err = matrix.run()

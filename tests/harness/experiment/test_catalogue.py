@@ -122,6 +122,7 @@ def test_what_a_machine_lacks_is_left_out_by_name() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_whole_catalogue_is_one_table_and_what_bytes_cannot_train_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,6 +150,7 @@ def test_a_run_that_two_experiments_share_is_planned_once() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["deltas/r06", "claims/softcap", "r18_leave_one_out"])
 def test_a_file_runs_at_tiny_on_a_cpu(name: str, tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as end:

@@ -12,7 +12,7 @@ from harness.errors import UserError
 from harness.experiment import laws
 from harness.experiment.scaffold import KINDS
 
-pytestmark = pytest.mark.slow  # some three hundred small trainings
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # some three hundred small trainings
 
 
 def distinct() -> list[str]:

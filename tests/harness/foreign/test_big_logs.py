@@ -61,6 +61,7 @@ def peak_mib(path: Path) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_250_mib_of_output_take_no_memory_and_little_disk(folder: Path) -> None:
     small = peak_mib(flooded(folder, 0.1))
     before = set(Path("results/runs").iterdir())

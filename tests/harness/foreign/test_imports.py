@@ -188,6 +188,7 @@ def test_code_in_a_log_is_never_executed(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_fifteen_hundred_logs_and_one_of_100_mb(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

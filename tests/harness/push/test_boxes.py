@@ -128,12 +128,14 @@ def served(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_twenty_boxes_that_vanish_lose_nothing_that_was_in_a_folder(tmp_path: Path) -> None:
     check_boxes(tmp_path, tmp_path / "there", str(tmp_path / "there"))
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_twenty_boxes_that_vanish_lose_nothing_that_was_behind_ssh(tmp_path: Path) -> None:
     with served(tmp_path) as (name, variables):

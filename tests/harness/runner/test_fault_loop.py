@@ -20,6 +20,7 @@ ALONE = (
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_rounds_of_random_faults_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

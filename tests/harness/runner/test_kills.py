@@ -60,6 +60,7 @@ def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_a_hundred_kills_change_nothing(tmp_path: Path) -> None:
     check_kills(tmp_path, 100, VICTIMS, SEED + 1)

@@ -58,6 +58,7 @@ def losses(folder: Path, results: str) -> dict[bool, list[tuple[str, int, float]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_warm_worker_trains_as_a_fresh_one(tmp_path: Path) -> None:
     finished(ablate(tmp_path, "--max-parallel", "1", results="warm"))
     finished(ablate(tmp_path, "--max-parallel", "1", "--worker", "fresh", results="fresh"))

@@ -56,6 +56,7 @@ def forked(text: str, folder: Path) -> TwoSteps:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_nine_tenths_of_the_arms_between_two_records_take_two_steps(tmp_path: Path) -> None:
     net = torch.nn.Linear(1, 1)  # what an optimizer imports at its first step, once for all forks
     net(torch.ones(1, 1)).sum().backward()

@@ -27,6 +27,7 @@ COMPILED = (
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_second_start_compiles_nothing(tmp_path: Path) -> None:
     calls, counting = tmp_path / "calls", tmp_path / "c++"
     counting.write_text(

@@ -382,6 +382,7 @@ def test_a_page_is_written_whole_and_leaves_nothing_beside_it(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_thousand_runs_of_a_hundred_points_stay_under_ten_megabytes(tmp_path):
     write_experiment(
         tmp_path, arms=many_arms(40), n_seeds=50, n_points=100, design="add-one", n_nodes=4

@@ -49,6 +49,7 @@ def test_a_page_of_long_curves_is_small_and_verified(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_million_validations_make_a_small_page_in_bounded_memory(tmp_path: Path) -> None:
     results = write_experiment(
         tmp_path / "results", n_seeds=2, n_points=125_000, budgets=(200_000,), single_steps=False

@@ -348,6 +348,7 @@ FITTED = (
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
 def test_every_printed_interval_meets_its_bar(part):
