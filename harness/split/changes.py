@@ -9,7 +9,7 @@ import yaml
 from harness.errors import UserError, near
 from harness.run.document import Content
 from harness.split.atoms import Atom
-from harness.split.groups import CLASSES, ChangeGroup, Parts, with_needs
+from harness.split.groups import ARMS, CLASSES, ChangeGroup, Parts, with_needs
 from harness.split.labels import summary_of
 from harness.yamlfile import YamlFile
 
@@ -87,6 +87,11 @@ class GroupsFile:
                 raise self.fail(
                     f"group {str(name)!r}: letters, digits, _, - and . alone", str(name)
                 )
+            if str(name).casefold() in ARMS:
+                raise self.fail(
+                    f"group '{name}': an arm of every design is called so: rename the group",
+                    str(name),
+                )
             same = by_letters.setdefault(str(name).casefold(), str(name))
             if same != str(name):
                 raise self.fail(
@@ -108,6 +113,7 @@ class GroupsFile:
             if group.name in written.needs:
                 raise self.fail(f"group '{group.name}' needs itself", group.name, "needs")
         self._check_circles(full)
+        self._check_conflicts(full)
         return full
 
     def _group(self, name: str, content: Any) -> ChangeGroup:
@@ -195,6 +201,22 @@ class GroupsFile:
                     f"group '{group.name}' has no atom: move one into it, or take it out",
                     group.name,
                 )
+
+    def _check_conflicts(self, groups: Iterable[ChangeGroup]) -> None:
+        """No group is never with itself, with what it needs, or with what is in every arm."""
+        always = [group.name for group in groups if group.always]
+        for group in groups:
+            present = (group.name, *group.needs, *always)
+            if group.always:
+                present = tuple(other.name for other in groups)
+            for name in group.conflicts:
+                if name in present:
+                    raise self.fail(
+                        f"group '{group.name}' conflicts with '{name}', and one is never without "
+                        "the other: take it out of the conflicts",
+                        group.name,
+                        "conflicts",
+                    )
 
     def _check_circles(self, groups: tuple[ChangeGroup, ...]) -> None:
         by_name = {group.name: group for group in groups}

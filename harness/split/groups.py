@@ -17,6 +17,7 @@ from harness.split.sites import Sites
 NEUTRAL, SUPPORT = "neutral", "support"
 MEASURED = ("learning", "system", "budget", "data")
 CLASSES = (*MEASURED, NEUTRAL, SUPPORT)
+ARMS = ("baseline", "all")  # of every design: no group is called so
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +214,7 @@ def _named(
             needed_by_others |= {other for other in reached[atom] if other not in sets[n]}
     seen = Counter(name for atom in atoms for name in atom.names)
     groups: list[ChangeGroup] = []
-    taken: set[str] = set()
+    taken = {*ARMS}
     for n, joined in enumerate(sets):
         members = [atoms[number] for number in sorted(joined)]
         kind = class_of(members)

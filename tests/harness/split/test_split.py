@@ -266,6 +266,21 @@ def test_a_folder_has_a_patch_per_group_and_its_merged_groups_are_checked(
         (lambda g: g.clear(), "groups must be a mapping"),
         (lambda g: g.update(Gate=g.pop("scale")), "'gate' and 'Gate' are one name on some disks"),
         (lambda g: g.update({"a\nb": g.pop("scale")}), "group 'a\\nb': letters, digits"),
+        (lambda g: g.update(baseline=g.pop("scale")), "group 'baseline': an arm of every design"),
+        (lambda g: g.update(All=g.pop("scale")), "group 'All': an arm of every design"),
+        (
+            lambda g: g["gate"].update(conflicts=["gate"]),
+            "'gate' conflicts with 'gate', and one is never",
+        ),
+        (lambda g: g["rate"].update(conflicts=["neutral"]), "'rate' conflicts with 'neutral', and"),
+        (
+            lambda g: (g["gate"].update(conflicts=["scale"]), g["scale"].update(always=True)),
+            "'gate' conflicts with 'scale', and one is never without the other: take it out",
+        ),
+        (
+            lambda g: g["scale"].update(conflicts=["gate"], always=True),
+            "'scale' conflicts with 'gate', and one is never without",
+        ),
     ],
 )
 def test_a_wrong_edit_gets_a_line(
@@ -278,6 +293,13 @@ def test_a_wrong_edit_gets_a_line(
     assert said in error
     assert "changes.yaml:" in error
     assert error.count("\n") == 1
+
+
+def test_a_line_about_a_name_of_an_arm_makes_no_group_of_that_name() -> None:
+    old = "all = f(1)\nprint(all)\nbaseline = 2\nprint(baseline)\n"
+    groups = take_apart(old, old.replace("f(1)", "f(3)").replace("= 2", "= 4")).groups
+    names = {group.name for group in groups}
+    assert len(names) == 2 and not names & {"all", "baseline"}
 
 
 def test_an_unknown_key_at_the_top_gets_a_line(
