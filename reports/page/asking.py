@@ -26,7 +26,9 @@ class AskedStep:
 
     def words(self, plan: Plan) -> str:
         """It as it is typed, and for which arms."""
-        return f"{typed(self.step, as_typed(plan))}, for {listing(self.arms, most=NAMED)}"
+        comma = "; " if any(", " in arm for arm in self.arms) else ", "
+        arms = listing(self.arms, most=NAMED, comma=comma)
+        return f"{typed(self.step, as_typed(plan))}, for {arms}"
 
 
 def asked_steps(outcome: Comparisons) -> list[AskedStep]:
@@ -47,11 +49,11 @@ def asked_steps(outcome: Comparisons) -> list[AskedStep]:
 
 
 def price_in(judged: Mapping[str, Comparison]) -> Callable[[str], tuple[float, float]]:
-    """By what arms that ask for runs are put in order: the fewest runs, then the largest gain."""
+    """By what arms that ask for runs are put in order: the fewest runs, then the largest effect."""
 
     def price(arm: str) -> tuple[float, float]:
         runs = judged[arm].next_runs
-        return math.inf if runs is None else runs, -loss_gained(judged[arm])
+        return math.inf if runs is None else runs, -abs(loss_gained(judged[arm]))
 
     return price
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.run.plan import PlanArm
+from harness.run.plan import Plan, PlanArm
 from harness.run.plural import plural
+from reports.analysis.increments import judged_pairs
 from reports.inputs.experiment import Experiment
 from reports.page.by_design import Confirmation
 from reports.page.headline import sentence_on
@@ -34,12 +35,20 @@ def asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> li
         plan, outcome = other.experiment.plan, other.outcome
         lead = f"Asked again on {plural(len(plan.seeds), 'fresh seed')} since"
         answer = sentence_on(outcome, outcome.primary, plan.corpus.unit)
+        answer += whole_arms(experiment.plan, plan)
         if other.n_to_come:
             lead = f"Being asked again on {plural(len(plan.seeds), 'fresh seed')}"
             answer = f"{plural(other.n_to_come, 'run')} to come."
         address = address_of(experiment, plan.name)
         told.append(AskedAgain(words=lead, name=plan.name, address=address, answer=answer))
     return told
+
+
+def whole_arms(plan: Plan, later: Plan) -> str:
+    """That a later experiment's arm is not the part that a page has by its name; '' if it is."""
+    if not judged_pairs(plan) or judged_pairs(later):
+        return ""
+    return f" There an arm is all parts up to its own, against {later.baseline}."
 
 
 def not_asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> str:

@@ -175,31 +175,41 @@ def counted_sentence(
     other: str,
     briefly: str,
 ) -> str:
-    """How many arms are better, worse, alike and undecided, and of the first two which most.
+    """How many arms are better, worse, alike and undecided, and which of them most.
+
+    Of the undecided it names some where nothing is decided.
 
     groups: arms by kind. other: what they are compared with, and in what; briefly: without that."""
     n_arms = sum(map(len, groups.values()))
     clauses: list[str] = []
     for kind, comparative in (("helps", "better"), ("hurts", "worse")):
-        arms = sorted(groups[kind], key=lambda arm: -abs(effect(compared[arm])[0]))
+        arms = groups[kind]
         verb = "are" if len(arms) > 1 else "is"
         told = f"{len(arms)} {verb} {comparative} than {briefly}"
         if not clauses:
             told = f"{len(arms) or 'none'} of {n_arms} arms {verb} {comparative} than {other}"
         if arms:
-            most = [f"{arm} ({effect_text(compared[arm])})" for arm in arms[:MOST_OF_MANY]]
-            told += f", most {listing(most, most=MOST_OF_MANY)}"
+            told += f", most {largest(arms, compared)}"
         if arms or not clauses:
             clauses.append(told)
     if groups["equal"]:
         verb = verb_for(groups["equal"], "shows", "show")
         clauses.append(f"{len(groups['equal'])} {verb} no difference that matters")
     if groups["undecided"]:
-        clauses.append(
-            f"{len(groups['undecided'])} {verb_for(groups['undecided'], 'is', 'are')} undecided"
-        )
+        told = f"{len(groups['undecided'])} {verb_for(groups['undecided'], 'is', 'are')} undecided"
+        apart = [arm for arm in groups["undecided"] if arm in compared]
+        if apart and not groups["helps"] and not groups["hurts"]:
+            told += f", furthest from {briefly} {largest(apart, compared)}"
+        clauses.append(told)
     text = "; ".join(clauses)
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def largest(arms: Sequence[str], compared: Mapping[str, Comparison]) -> str:
+    """The arms of the largest effects, each with its own."""
+    by_size = sorted(arms, key=lambda arm: -abs(effect(compared[arm])[0]))
+    named = [f"{arm} ({effect_text(compared[arm])})" for arm in by_size[:MOST_OF_MANY]]
+    return listing(named, most=MOST_OF_MANY)
 
 
 def measured(arms: Sequence[str], compared: Mapping[str, Comparison]) -> list[str]:

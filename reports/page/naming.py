@@ -11,10 +11,10 @@ def verb_for(names: Sequence[str], singular: str, plural: str) -> str:
     return plural
 
 
-def listing(names: Sequence[str], *, most: int) -> str:
+def listing(names: Sequence[str], *, most: int, comma: str = ", ") -> str:
     """Names as a sentence has them; beyond `most` the rest is counted."""
     if len(names) > most:
-        return ", ".join(names[:most]) + f" and {len(names) - most} more"
+        return comma.join(names[:most]) + f" and {len(names) - most} more"
     if len(names) == 1:
         return names[0]
-    return ", ".join(names[:-1]) + " and " + names[-1]
+    return comma.join(names[:-1]) + " and " + names[-1]

@@ -15,7 +15,7 @@ from reports.inputs.experiment import Experiment
 from reports.page.asking import asked_steps
 from reports.page.by_design import ByDesign, Confirmation
 from reports.page.command_words import OF_RESULTS, without_folders
-from reports.page.confirmed import not_asked_again
+from reports.page.confirmed import not_asked_again, whole_arms
 from reports.page.headline import loss_gained
 from reports.page.naming import NAMED, listing
 from reports.page.places import place_words
@@ -74,6 +74,7 @@ def next_of_confirmed(experiment: Experiment, confirmed: Sequence[Confirmation])
             f" {plural(last.n_to_come, 'run')} to come, which asks again on fresh seeds."
         )
     told = next_of_verdicts(last.experiment, last.outcome, last.by_design)
+    told += whole_arms(experiment.plan, last.experiment.plan)
     return f"By {last.experiment.name}: {told}{not_asked_again(experiment, confirmed)}"
 
 

@@ -65,6 +65,20 @@ def test_what_to_run_next_is_what_the_other_says_and_who_was_not_asked(explored)
     assert {row(c)["next_action"] for c in outcome.comparisons.values()} == {""}
 
 
+def test_of_a_ladder_asked_again_without_its_rungs_an_arm_is_said_to_be_all_parts(explored):
+    """The same name is a part on the one page and all parts up to it on the other."""
+    whole = f" There an arm is all parts up to its own, against {explored.plan.baseline}."
+    ladder = replace(explored, plan=replace(explored.plan, design="ladder"))
+    outcome = compare_all(ladder)
+    by_design = ByDesign.of(ladder, outcome)
+    [said] = asked_again(ladder, by_design.confirmed)
+    [plain] = asked_again(explored, by_design.confirmed)
+    assert said.sentence == plain.sentence + whole and whole not in plain.sentence
+    assert f"{whole} Not asked again: " in next_of_verdicts(ladder, outcome, by_design)
+    [said] = asked_again(ladder, [Confirmation.of(replace(ladder, confirmations=()))])
+    assert whole not in said.sentence
+
+
 def test_an_unfinished_one_is_not_looked_at_beforehand(explored, tmp_path):
     [again] = explored.confirmations
     status = again.runs["status"].where(again.runs.index > 0, "pending")

@@ -167,7 +167,11 @@ def test_many_arms_are_counted_and_those_that_move_most_named(combined):
     assert f"; 1 is worse than base, most {by_size[-1]} (" in said
     assert said.endswith("; 1 shows no difference that matters; 2 are undecided.")
     none = {"helps": [], "hurts": [], "equal": [], "undecided": by_size}
-    assert counted_sentence(none, compared, "base in loss", "base").startswith("None of 7 arms is ")
+    said = counted_sentence(none, compared, "base in loss", "base")
+    furthest = sorted(by_size, key=lambda arm: -abs(compared[arm].delta))
+    assert said.startswith("None of 7 arms is better than base in loss; 7 are undecided, furthest ")
+    assert f" from base {furthest[0]} (" in said and f") and {furthest[1]} (" in said
+    assert said.count(" (") == 2
 
 
 def effect_of(changes, estimate, half):
