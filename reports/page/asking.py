@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.run.plan import Plan
-from reports.analysis.types import Comparison, Comparisons
+from reports.analysis.types import Comparison, Comparisons, effect
 from reports.page.cells import typed
-from reports.page.headline import loss_gained
 from reports.page.naming import NAMED, listing
 from reports.page.selection import as_typed
 
@@ -53,7 +52,7 @@ def price_in(judged: Mapping[str, Comparison]) -> Callable[[str], tuple[float, f
 
     def price(arm: str) -> tuple[float, float]:
         runs = judged[arm].next_runs
-        return math.inf if runs is None else runs, -abs(loss_gained(judged[arm]))
+        return math.inf if runs is None else runs, -abs(effect(judged[arm])[0])
 
     return price
 

@@ -207,9 +207,13 @@ def counted_sentence(
 
 def largest(arms: Sequence[str], compared: Mapping[str, Comparison]) -> str:
     """The arms of the largest effects, each with its own."""
-    by_size = sorted(arms, key=lambda arm: -abs(effect(compared[arm])[0]))
-    named = [f"{arm} ({effect_text(compared[arm])})" for arm in by_size[:MOST_OF_MANY]]
-    return listing(named, most=MOST_OF_MANY)
+    return listing(largest_first(arms, compared)[:MOST_OF_MANY], most=MOST_OF_MANY)
+
+
+def largest_first(arms: Iterable[str], compared: Mapping[str, Comparison]) -> list[str]:
+    """The arms, each with its effect, the largest first."""
+    arms = sorted(arms, key=lambda arm: -abs(effect(compared[arm])[0]))
+    return [f"{arm} ({effect_text(compared[arm])})" for arm in arms]
 
 
 def measured(arms: Sequence[str], compared: Mapping[str, Comparison]) -> list[str]:
@@ -245,7 +249,5 @@ def without_comparison(outcome: Comparisons) -> str:
 
 def with_effects(comparisons: Mapping[str, Comparison]) -> str:
     """The arms with their effects, the largest first, and the verb."""
-    sizes = {arm: abs(effect(c)[0]) for arm, c in comparisons.items()}
-    arms = sorted(sizes, key=sizes.__getitem__, reverse=True)
-    named = [f"{arm} ({effect_text(comparisons[arm])})" for arm in arms]
-    return f"{listing(named, most=NAMED)} {verb_for(arms, 'is', 'are')}"
+    named = largest_first(comparisons, comparisons)
+    return f"{listing(named, most=NAMED)} {verb_for(named, 'is', 'are')}"
