@@ -20,7 +20,8 @@ def judged_pairs(plan: Plan) -> tuple[Neighbours, ...]:
     """(arm, the arm that it is held against) of a ladder or a chain, in the plan's order.
 
     () for other designs, along axes, and where all are held against the baseline, which is the
-    comparison. A ladder's rung has all changes of the one before and more."""
+    comparison. A ladder's rung has all changes of the one before and more; an arm of another
+    length is held against the same without it."""
     if plan.evidence or plan.axes:
         return ()
     others = [arm.name for arm in plan.arms if arm.name != plan.baseline]
@@ -35,6 +36,7 @@ def judged_pairs(plan: Plan) -> tuple[Neighbours, ...]:
             if not {*plan.by_arm[before].changes} < {*plan.by_arm[arm].changes}:
                 return ()
             links.append((arm, before))
+        links += of_another_length(plan)
     if all(before == plan.baseline for _, before in links):
         return ()
     return tuple(links)
@@ -54,6 +56,18 @@ def rungs_of(plan: Plan) -> tuple[str, ...]:
         if arm.name != plan.baseline and not changes & beside:
             rungs.append(arm.name)
     return tuple(rungs)
+
+
+def of_another_length(plan: Plan) -> tuple[Neighbours, ...]:
+    """The arms of a bundle's ladder that measure what steps are worth: each, the rung without."""
+    rungs = {frozenset(plan.by_arm[name].changes): name for name in rungs_of(plan)}
+    of_rungs = frozenset().union(*rungs)
+    links = []
+    for arm in plan.arms:
+        before = rungs.get(of_rungs.intersection(arm.changes))
+        if arm.name not in rungs.values() and before is not None:
+            links.append((arm.name, before))
+    return tuple(links)
 
 
 def own_words(plan: Plan) -> OwnWords:

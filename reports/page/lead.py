@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from harness.run.plan import Plan
 from harness.run.plural import plural
+from reports.analysis.increments import of_another_length
 from reports.analysis.types import Comparisons
 from reports.page.cells import metric_words
 from reports.page.naming import NAMED, listing
@@ -50,8 +51,8 @@ def lead(plan: Plan, outcome: Comparisons) -> str:
     elif outcome.increments:
         text = (
             f"The verdict is about an arm's own part: the arm against the one before it, judged by"
-            f" {metric}. Differences to {outcome.baseline} are of all parts up to there together."
-            f"{two_intervals(outcome)}"
+            f" {metric}.{beside_the_rungs(plan)} Differences to {outcome.baseline} are of all parts"
+            f" up to there together.{two_intervals(outcome)}"
         )
     text += noise_model(outcome)
     if plan.target is None:
@@ -61,6 +62,12 @@ def lead(plan: Plan, outcome: Comparisons) -> str:
     if plan.target.reason:
         text += f" (as planned: {plan.target.reason})"
     return f"{text}{bracket_words(outcome)}."
+
+
+def beside_the_rungs(plan: Plan) -> str:
+    """What the arms of another length are held against; '' where there are none."""
+    held = [f"{arm} against {before}" for arm, before in of_another_length(plan)]
+    return f" Of another length: {listing(held, most=NAMED)}." if held else ""
 
 
 def bracket_words(outcome: Comparisons) -> str:

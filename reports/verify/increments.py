@@ -39,14 +39,17 @@ def planned_pairs(plan: Embedded) -> Sequence[tuple[str, str]]:
     arms: Sequence[Embedded] = first + [
         arm for arm in plan["arms"] if arm["name"] != plan["baseline"]
     ]
+    lengths: Sequence[tuple[str, str]] = ()
     if is_bundle(plan):
-        arms = _without_lengths(arms)
+        every, arms = arms, _without_lengths(arms)
+        lengths = [*_of_lengths(every, arms)]
     for below, above in pairwise(arms):
         more = set(above["changes"])
         if not more.issuperset(below["changes"]) or len(more) == len(set(below["changes"])):
             return ()
     names = [arm["name"] for arm in arms]
-    return [*pairwise(names)] if len(names) > 2 else ()
+    pairs = [*pairwise(names), *lengths]
+    return pairs if {below for below, _ in pairs} - {plan["baseline"]} else ()
 
 
 def is_bundle(plan: Embedded) -> bool:
@@ -62,6 +65,16 @@ def _without_lengths(arms: Sequence[Embedded]) -> Sequence[Embedded]:
     with_first = [arm for arm in arms if set(arms[1]["changes"]) <= set(arm["changes"])]
     apart = {c for arm in arms[1:] if arm not in with_first for c in arm["changes"]}
     return [arm for arm in arms if not apart & set(arm["changes"])]
+
+
+def _of_lengths(every: Sequence[Embedded], rungs: Sequence[Embedded]) -> Iterator[tuple[str, str]]:
+    """(the rung that has all else of it, arm) of the arms that are no rung."""
+    parts = {change for rung in rungs for change in rung["changes"]}
+    for arm in every:
+        rest = parts & set(arm["changes"])
+        same = [rung["name"] for rung in rungs if set(rung["changes"]) == rest]
+        if arm not in rungs and same:
+            yield same[0], arm["name"]
 
 
 def check_increments(

@@ -260,7 +260,7 @@ def test_a_chain_whose_parents_are_all_the_baseline_is_the_comparison(tmp_path):
 
 
 def test_a_bundles_ladder_keeps_its_rungs_beside_the_arms_of_another_length(tmp_path):
-    """Those measure what steps are worth: neither is a rung, and the top is the last rung."""
+    """Those measure what steps are worth: neither is a rung, each is held against the rung without."""
     write_experiment(tmp_path, arms=LADDER[:4], n_seeds=2)
     made = load("split", tmp_path)
     beside = replace(made.plan.arms[-1], name="steps", changes=("steps",))
@@ -270,6 +270,8 @@ def test_a_bundles_ladder_keeps_its_rungs_beside_the_arms_of_another_length(tmp_
     )
     rungs = tuple(arm.name for arm in made.plan.arms)
     assert rungs_of(plan) == rungs
-    assert judged_pairs(plan) == judged_pairs(made.plan)
-    assert planned_pairs(plan.to_mapping()) == [*pairwise(rungs)]
+    lengths = (("steps", rungs[0]), ("all + steps", rungs[-1]))
+    assert judged_pairs(plan) == (*judged_pairs(made.plan), *lengths)
+    below_above = [(below, above) for above, below in lengths]
+    assert planned_pairs(plan.to_mapping()) == [*pairwise(rungs), *below_above]
     assert judged_pairs(replace(plan, remarks=())) == ()
