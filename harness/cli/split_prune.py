@@ -1,5 +1,6 @@
 """`ablate split --prune DIR`: which parts of NEW can go, tried on fresh seeds."""
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from reports.inputs.experiment import Experiment
 
 FILE = "prune.yaml"
-ALL = "all"
+NEW = "NEW"
 EXPERIMENT_OF_PRUNING = """\
 # `ablate run {path}`: NEW without parts that the first runs found cheap, on fresh seeds.
 """
@@ -65,9 +66,9 @@ def prune(path: Path, margin: float | None, results: Path, tell: Tell) -> Pruned
     from harness.split.folder import read_folder
     from harness.yamlfile import YamlFile
 
-    if margin is None or not margin > 0:
+    if margin is None or not 0 < margin < math.inf:
         raise UserError(
-            "--prune: needs --margin, the largest loss that does not matter, as in .001"
+            "--prune: needs --margin above 0, the largest loss that does not matter, as in 0.001"
         )
     folder = read_folder(path)
     content = dict(YamlFile(path / "experiment.yaml").data)
@@ -105,7 +106,8 @@ def _costs(explored: "Experiment") -> dict[str, float]:
                 return costs
     raise UserError(
         f"{explored.name}: its runs say nothing of what is lost without each group: it needs "
-        "`design: leave-one-out` or shapley and two finished blocks or more"
+        "`design: leave-one-out` or shapley, and two finished blocks or more whose losses are not "
+        "all equal (a script gets its seed by {seed} in its command)"
     )
 
 
@@ -133,7 +135,7 @@ def _with_experiment(
         )
     lengths = lengths_of(folder)
     everything = [group.name for group in measured(folder.groups)]
-    arms = {ALL: everything}
+    arms = {NEW: everything}
     for kept in scripts:
         gone = [name for name in everything if name not in (*kept, *lengths)]
         arms[f"without {' and '.join(gone)}"] = [n for n in everything if n not in gone]
@@ -143,7 +145,7 @@ def _with_experiment(
         "question": f"Which parts of {folder.script} can go for less than {margin:g} of loss?",
         "design": "chain",
         "arms": arms,
-        "parents": {arm: ALL for arm in arms if arm != ALL},
+        "parents": {arm: NEW for arm in arms if arm != NEW},
         "seeds": n_seeds,
         "margin": margin,
         "confirm": True,
@@ -167,7 +169,7 @@ def _confirmed(pruned: Pruned, tried: "Experiment", tell: Tell) -> Pruned:
     written = None
     for arm in tried.plan.arms:
         against_new = outcome.increments.get((arm.name, "val_loss"))
-        if against_new is None or arm.name == ALL:
+        if against_new is None or arm.name == NEW:
             continue
         high = against_new.high
         passes = high is not None and high <= margin

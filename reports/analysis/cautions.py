@@ -91,7 +91,7 @@ class Caution(enum.Enum):
     )
     ZERO_VARIANCE = (
         "The losses of several runs are equal to the last digit: they tell no error. Look for a "
-        "copied run or fixed seed."
+        "copied run or fixed seed; a foreign script gets its seed by {seed} in its command."
     )
     BIT_EQUAL = (
         "Equal bit for bit at every seed: the change does not touch what is trained here, or is "

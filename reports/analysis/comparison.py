@@ -273,7 +273,8 @@ def _warnings(metric: Metric, pair: Pair, *, is_bit_equal: bool) -> list[Caution
         return warnings
     is_refused = pair.is_refused(anytime=metric.anytime)
     if pair.effect.n_blocks == 0 and pair.n > 1:
-        warnings.append(Caution.NOT_BLOCKED)
+        if Caution.ZERO_VARIANCE not in warnings:
+            warnings.append(Caution.NOT_BLOCKED)
         if is_refused:
             warnings.append(Caution.FEW_UNBLOCKED)
     elif set(block_means(pair.of_arm)) != set(block_means(pair.of_baseline)):

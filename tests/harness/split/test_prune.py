@@ -68,7 +68,8 @@ def test_what_may_go_is_told_by_the_most_that_leaving_it_out_may_cost(
     assert costs == dict(zip(names, (-low for low in lows if low is not None), strict=True))
     lows[:] = [None] * len(names)
     assert ablate("split", "--prune", "parts", "--margin", "0.001") == 2
-    assert "its runs say nothing of what is lost" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "its runs say nothing of what is lost" in said and "gets its seed by {seed}" in said
 
 
 def test_pruning_asks_for_a_margin_and_for_runs(
@@ -79,7 +80,9 @@ def test_pruning_asks_for_a_margin_and_for_runs(
     assert ablate("split", *sides, "-o", "parts") == 0
     for words, message in (
         (("--prune", "parts"), "needs --margin"),
-        (("--prune", "parts", "--margin", "-1"), "needs --margin"),
+        (("--prune", "parts", "--margin", "-1"), "needs --margin above 0"),
+        (("--prune", "parts", "--margin", "nan"), "needs --margin above 0"),
+        (("--check", "parts", "--margin", "0.1"), "--margin: goes with --prune DIR"),
         (("--prune", "parts", "--margin", "0.1"), "has no runs in results: ablate run parts/"),
         (("--prune", "parts", "--margin", "0.1", "--check", "parts"), "one after the other"),
         (("old.py", "--prune", "parts", "--margin", "0.1"), "leave OLD, NEW"),

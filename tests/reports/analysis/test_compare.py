@@ -297,6 +297,9 @@ def test_equal_losses_and_outliers_are_flagged(tmp_path):
     assert (
         Caution.ZERO_VARIANCE in c.warnings and c.verdict == "no error estimate" and c.low is None
     )
+    experiment.runs["block"] = None  # as of a script that is told no seed
+    c = compare_all(experiment).of("good", "val_loss")
+    assert c.warnings[0] == Caution.ZERO_VARIANCE and Caution.NOT_BLOCKED not in c.warnings
 
 
 def test_noise_is_called_unequal_where_two_arms_of_three_runs_tell():
