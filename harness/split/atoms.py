@@ -72,13 +72,13 @@ class _AtomFinder:
             old, new = part.old, part.new
         else:
             old, new = (None, part.node) if part.is_new else (part.node, None)
-        neutral = context.in_annotation or part.atom in self.difference.moved
+        is_moved = part.atom in self.difference.moved
         names = {*context.names, *_names(old), *_names(new)}
         atom = Atom(
             number=part.atom,
             place=".".join((*context.place, *context.names[:1])),
-            what=_in_words(old, new),
-            is_neutral=neutral or (_is_log(old) and _is_log(new)),
+            what=f"moved: {_short(new or old)}" if is_moved else _in_words(old, new),
+            is_neutral=context.in_annotation or is_moved or (_is_log(old) and _is_log(new)),
             names=frozenset(names),
             puts=tuple(_puts(new) or _puts(old) or context.names[:1]),
             asserts=isinstance(new if old is None else old, ast.Assert),
@@ -107,7 +107,7 @@ def atoms_of(difference: MergedScripts) -> list[Atom]:
 def _joined(one: Atom, other: Atom) -> Atom:
     """An atom of several parts."""
     what = one.what
-    if len(what) + len(other.what) < WIDTH:
+    if what != other.what and len(what) + len(other.what) < WIDTH:
         what = f"{what}; {other.what}"
     return replace(
         one,

@@ -2,9 +2,10 @@
 
 import ast
 import difflib
+import re
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from harness.run.document import Content
 from harness.run.guarded import read_bytes
@@ -78,6 +79,7 @@ def _hunks(folder: Folder, atoms: Mapping[int, Atom]) -> list[Content]:
     """Changed lines with their groups and those around them, a hunk within one definition."""
     old, new = folder.old.splitlines(), folder.new.splitlines()
     owners = _owners(folder.groups, atoms)
+    renamed = _renamed(folder)
     places = {"-": _definitions(folder.old), "+": _definitions(folder.new)}
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     hunks: list[Content] = []
@@ -97,7 +99,7 @@ def _hunks(folder: Folder, atoms: Mapping[int, Atom]) -> list[Content]:
                         hunk = {"place": place, "line": j + 1, "lines": before}
                         hunks.append(hunk)
                         before = []
-                    groups = list(owners[sign].get(n + 1, ()))
+                    groups = list(owners[sign].get(n + 1, ())) or renamed(sign, texts[n])
                     hunk["lines"].append({"sign": sign, "text": texts[n], "groups": groups})
     for hunk in hunks:
         changed = [line for line in hunk["lines"] if line["sign"] != " "]
@@ -117,6 +119,21 @@ def _owners(groups: Sequence[ChangeGroup], atoms: Mapping[int, Atom]) -> dict[st
                     if group.name not in owners[line]:
                         owners[line].append(group.name)
     return {"-": old, "+": new}
+
+
+def _renamed(folder: Folder) -> Callable[[str, str], list[str]]:
+    """Of a line without a group of its own, by its sign: the groups that call a name in it anew."""
+    names = []
+    for atom, (old, new) in folder.parts.difference.renames.items():
+        for group in folder.groups:
+            if atom in group.atoms:
+                names.append((group.name, {"-": old, "+": new}))
+
+    def groups_of(sign: str, text: str) -> list[str]:
+        there = {*re.findall(r"\w+", text)}
+        return [*dict.fromkeys(group for group, called in names if called[sign] in there)]
+
+    return groups_of
 
 
 def _definitions(text: str) -> dict[int, str]:

@@ -10,6 +10,7 @@ import yaml
 
 from harness.split.arms import measured
 from harness.split.folder import Folder, read_folder
+from harness.split.shown import shown
 from tests.foreign_bench import TRAINERS, ablate
 
 OLD, NEW = TRAINERS / "parts_old.py", TRAINERS / "parts_new.py"
@@ -102,6 +103,20 @@ def test_the_page_gives_every_changed_line_its_group_and_loads_nothing(folder: P
     ]
     assert 'class="none"' not in page
     assert page.count('<details class="hunk" open>') == 5
+
+
+def test_a_line_that_calls_a_name_otherwise_has_the_group_of_the_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("old.py").write_text("x = f()\ng(x)\nrate = 1\n")
+    Path("new.py").write_text("loss = f()\ng(loss)\nrate = 2\n")
+    assert ablate("split", "old.py", "new.py", "-o", "parts") == 0
+    [hunk] = shown(read_folder(Path("parts")))["hunks"]
+    owners = {line["text"]: line["groups"] for line in hunk["lines"]}
+    assert {owners.pop(text)[0] for text in ("rate = 1", "rate = 2")} == {"rate"}
+    assert owners.keys() == {"x = f()", "g(x)", "loss = f()", "g(loss)"}
+    assert all(groups == ["neutral"] for groups in owners.values())
 
 
 def test_the_page_says_what_no_arm_tells_apart_and_why(folder: Path) -> None:
