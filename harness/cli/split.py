@@ -49,7 +49,10 @@ def split(options: SplitOptions) -> None:
             _tell(pruned.folder, options, prune=pruned.to_mapping())
         return
     if options.check is not None:
-        _tell(_check(options.check, _teller(options)), options)
+        checked = _check(options.check, _teller(options))
+        _tell(checked, options)
+        if not options.json:
+            _tell_what_runs(checked)
         return
     if options.smoke is not None:
         smoked = smoke_folder(_check(options.smoke, _teller(options)), options)
@@ -64,17 +67,29 @@ def split(options: SplitOptions) -> None:
     _tell(folder, options, parents=sides.parents_mapping())
     if not options.json:
         print(f"{folder.path}: changes.yaml to edit, split.html to read, experiment.yaml")
+        _tell_what_runs(folder)
+
+
+def _tell_what_runs(folder: "Folder") -> None:
+    """The command that runs the arms, or that there are none."""
+    from harness.split.arms import measured
+
+    if measured(folder.groups):
         print(f"then: ablate run {folder.path / 'experiment.yaml'}")
+    else:
+        print("no group is an arm: all are in every arm or change nothing by themselves")
 
 
 def _written(sides: Sides, options: SplitOptions) -> "Folder":
     """The folder of a new experiment."""
-    from harness.foreign.command import COMMAND
+    from harness.foreign.command import COMMAND, check_command
     from harness.split.folder import place
     from harness.split.source import reads_itself
 
     old, new = sides.old, sides.new
     codes = [code_of(old, "OLD", options), code_of(new, "NEW", options)]
+    command = options.command or COMMAND
+    check_command(command, Path(codes[1].script).name, where="--command")
     path = options.out or Path(f"split-{short_name(old)}-{short_name(new)}")
     folder = _take_apart(codes, f"OLD {old}", f"NEW {new}", path)
     experiment = EXPERIMENT.format(
@@ -82,7 +97,7 @@ def _written(sides: Sides, options: SplitOptions) -> "Folder":
         name=re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name).strip("-.") or "split",
         old=short_name(old),
         new=short_name(new),
-        command=repr(options.command or COMMAND),
+        command=repr(command),
         gpus=options.gpus_per_run,
         data=data_line(old, new),
         seeds=SEEDS,
@@ -102,11 +117,11 @@ def _take_apart(codes: "list[Code]", old: str, new: str, path: Path) -> "Folder"
     from harness.split.check import Checker
     from harness.split.folder import write_folder
     from harness.split.groups import merged_circles, take_apart
-    from harness.split.source import decoded, refuse_equal
+    from harness.split.source import decoded, refuse_empty
 
     before, after, modules = _modules(*codes, old=old, new=new)
     texts = [decoded(before, old), decoded(after, new)]
-    refuse_equal(*texts)
+    refuse_empty(*texts)
     parts = merged_circles(mended(take_apart(*texts), Checker(*texts)))
     name = Path(codes[1].script).name
     return write_folder(path, parts, *texts, script=name, modules=modules)
@@ -143,6 +158,7 @@ def _check(path: Path, tell: Callable[[str], None]) -> "Folder":
     from harness.yamlfile import YamlFile
 
     folder = read_folder(path)
+    folder.modules()  # which refuses a link
     checker = Checker(folder.old, folder.new)
     lacking = [f"the baseline: {said}" for said in checker.problems(folder.text(()))[:1]]
     for group in measured(folder.groups):

@@ -89,7 +89,10 @@ class SplitOptions:
             raise UserError(f"{asked[1]}: checks the folder first: leave {asked[0]} out")
         if "--smoke" not in asked and (self.smoke_command is not None or self.smoke_env):
             raise UserError("--smoke-command, --smoke-env: go with --smoke DIR: name its folder")
-        if asked and (self.old is not None or self.out is not None or self.parents):
+        if "--prune" not in asked and self.margin is not None:
+            raise UserError("--margin: goes with --prune DIR: name its folder")
+        of_scripts = (self.old, self.out, self.parents, self.command)
+        if asked and any(given is not None for given in of_scripts):
             raise UserError(
-                f"{asked[0]}: reads a folder alone: leave OLD, NEW, --parents and -o out"
+                f"{asked[0]}: reads a folder alone: leave OLD, NEW, --parents, --command and -o out"
             )

@@ -35,17 +35,21 @@ def code_of(text: str, where: str, options: "SplitOptions") -> "Code":
             return _script_of_logs(path, f"{where} {text}", options)
         if path.suffix not in (".py", ""):
             raise UserError(f"{where} {text}: is no Python script: `split` takes those apart")
-        tree: Tree = Tree(root=path.parent)
-        return collect(path.name, tree, where=f"{where} {text}")
+        return collect(path.name, Tree(root=path.parent), where=f"{where} {text}")
     ref, _, inside = text.partition(":")
     commit = commit_of(options.repo, ref)
     if commit is None or (path.suffix == ".py" and not inside):
         raise UserError(
-            f"{where} {text}: no such script, folder or commit of {options.repo.absolute()}"
+            f"{where} {text}: no such script, folder or commit of {options.repo.absolute()}: "
+            "name one"
         )
     named = Path(inside or options.script)
-    root = options.repo / named.parent
-    return collect(named.name, CommittedTree(root=root, commit=commit), where=f"{where} {text}")
+    tree = CommittedTree(root=options.repo / named.parent, commit=commit)
+    if not tree.names(named.name):
+        raise UserError(
+            f"{where} {text}: that commit has no {named}: name its script, as in {ref}:train_gpt.py"
+        )
+    return collect(named.name, tree, where=f"{where} {text}")
 
 
 def _script_of_logs(path: Path, where: str, options: "SplitOptions") -> "Code":

@@ -136,23 +136,40 @@ def variables_of(
 def check_start(trainer: ForeignTrainer, code: Code, *, where: str) -> None:
     """Raises UserError for a command that cannot be started or would not do what it says."""
     _check_placeholders(trainer, where)
-    try:
-        parts = shlex.split(trainer.command)
-    except ValueError:
+    program = _program_of(trainer.command, where)
+    if program not in PYTHON and "container" not in trainer.environment:
+        _check_program(program, trainer, code, where)
+    _check_torch(program, trainer, code, where)
+    if trainer.log is not None:
+        check_pattern(trainer.log, f"{where}: log")
+
+
+def check_command(command: str, script: str, *, where: str) -> None:
+    """Raises UserError for words that start nothing, or not the script of an arm.
+
+    script: its file name."""
+    check_braces(command, where)
+    _program_of(command, where)
+    if "{script}" not in command and script not in command:
         raise UserError(
-            f"{where}: the command has a quote that is not closed: {trainer.command}"
-        ) from None
+            f"{where}: {command} does not start the script, so that all arms would be one: "
+            "write {script} where its name belongs"
+        )
+
+
+def _program_of(command: str, where: str) -> str:
+    """What a command starts; raises UserError where that is nothing, a shell's or a Python's."""
+    try:
+        parts = shlex.split(command)
+    except ValueError:
+        raise UserError(f"{where}: the command has a quote that is not closed: {command}") from None
     if not parts:
         raise UserError(f"{where}: the command is empty: leave it out for {COMMAND}")
     _check_no_shell(parts, where)
     program = parts[0]
     if program not in PYTHON:
         _check_no_other_python(program, where)
-        if "container" not in trainer.environment:
-            _check_program(program, trainer, code, where)
-    _check_torch(program, trainer, code, where)
-    if trainer.log is not None:
-        check_pattern(trainer.log, f"{where}: log")
+    return program
 
 
 def _check_placeholders(trainer: ForeignTrainer, where: str) -> None:

@@ -102,8 +102,18 @@ class GroupsFile:
         self._check_said()
         self._check_atoms(read)
         full = with_needs(read, self.parts.edges)
+        self._check_circles(full)
+        always = {group.name for group in full if group.always}
         for group, written in zip(full, read, strict=True):
-            missing = [name for name in group.needs if name not in written.needs]
+            apart = [name for name in group.needs if name not in always]
+            if group.always and apart:
+                raise self.fail(
+                    f"group '{group.name}' is in every arm and needs {', '.join(apart)}: set "
+                    "`always: true` there too",
+                    group.name,
+                    "always",
+                )
+            missing = [name for name in apart if name not in written.needs]
             if missing:
                 raise self.fail(
                     f"group '{group.name}' needs {', '.join(missing)} too: write them into its "
@@ -112,7 +122,6 @@ class GroupsFile:
                 )
             if group.name in written.needs:
                 raise self.fail(f"group '{group.name}' needs itself", group.name, "needs")
-        self._check_circles(full)
         self._check_conflicts(full)
         return full
 
@@ -184,7 +193,11 @@ class GroupsFile:
         for group in groups:
             for atom in group.atoms:
                 if atom not in numbers or isinstance(atom, bool):
-                    raise self.fail(f"group '{group.name}': there is no atom {atom}", group.name)
+                    raise self.fail(
+                        f"group '{group.name}': there is no atom {atom}: those that there are "
+                        "stand at the end of the file",
+                        group.name,
+                    )
                 if atom in owner:
                     raise self.fail(
                         f"atom {atom} stands in '{owner[atom]}' and in '{group.name}': in one of "

@@ -73,8 +73,11 @@ def reads_itself(text: str) -> bool:
     return False
 
 
-def refuse_equal(old: str, new: str) -> None:
+def refuse_empty(old: str, new: str) -> None:
     """Raises UserError where two normal forms leave nothing to take apart."""
+    for side, text in (("OLD", old), ("NEW", new)):
+        if not text.strip():
+            raise UserError(f"{side}: has no statement: name a script that trains")
     if old == new:
         raise UserError(
             "OLD and NEW are the same program, but for formatting and comments: "

@@ -35,10 +35,12 @@ REFUSED: dict[str, dict[str, Any]] = {
     "--smoke: checks the folder first: leave --prune out": {"prune": DIR, "smoke": DIR},
     "--smoke-command, --smoke-env: go with --smoke DIR: name its folder": {"smoke_command": "x"},
     "--smoke-command, --smoke-env: go with": {"smoke_env": ["A=1"], "check": DIR},
-    "--check: reads a folder alone: leave OLD, NEW, --parents and -o out": {
+    "--check: reads a folder alone: leave OLD, NEW, --parents, --command and -o out": {
         "check": DIR,
         "old": "a",
     },
+    "--margin: goes with --prune DIR: name its folder": {"check": DIR, "margin": 0.1},
+    "--check: reads a folder alone: leave OLD": {"check": DIR, "command": "python {script}"},
     "--prune: reads a folder alone": {"prune": DIR, "out": DIR},
     "--smoke: reads a folder alone": {"smoke": DIR, "parents": ["a"]},
 }

@@ -75,6 +75,8 @@ def test_no_patch_is_written_and_no_module_read_through_a_link(
     (folder.parent / "secret").write_text("KEY = 1\n")
     (folder / "old" / "key.py").symlink_to(folder.parent / "secret")
     assert "key.py: links" in line(capsys, "plan", folder / "experiment.yaml")
+    assert "key.py: links" in line(capsys, "split", "--check", folder)
+    (folder / "old" / "key.py").unlink()
     patch = folder / "patches" / "rate.patch"
     patch.unlink()
     (folder / "patches").rename(folder.parent / "others")

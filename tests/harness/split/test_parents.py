@@ -85,6 +85,11 @@ def test_candidates_are_refs_and_ranges(scripts: Path, capsys: pytest.CaptureFix
         said = capsys.readouterr().out
         assert Path(out, "old/new.py").read_text() == script(a=1, b=2)
         assert ("skipped nowhere: no such script" in said) == ("," in given)
+    assert ablate("split", "near", "far", "--script", "train.py") == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith(
+        "OLD near: that commit has no train.py: name its script, as in near:train_gpt.py"
+    )
 
 
 @pytest.mark.parametrize(

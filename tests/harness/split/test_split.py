@@ -13,6 +13,7 @@ import yaml
 from harness.errors import UserError
 from harness.split.arms import alone, atoms_on, measured, mended, without
 from harness.split.check import Checker
+from harness.split.folder import read_folder
 from harness.split.groups import Parts, reach, take_apart
 from harness.split.search import smallest
 from harness.split.source import decoded
@@ -147,7 +148,8 @@ def test_renames_prints_imports_and_moved_definitions_are_always_on() -> None:
     )
     assert measured(parts.groups) == []
     assert [group.always for group in parts.groups] == [True]
-    assert "n_old is called n_new" in {atom.what for atom in parts.atoms}
+    said = {atom.what for atom in parts.atoms}
+    assert "n_old is called n_new" in said and said & {"moved: def f", "moved: def g"}
 
 
 def test_a_rename_is_neutral_though_the_line_that_logs_it_says_something_else() -> None:
@@ -256,8 +258,15 @@ def test_a_folder_has_a_patch_per_group_and_its_merged_groups_are_checked(
         (lambda g: g["gate"].update(kind="magic"), "kind 'magic'"),
         (lambda g: g["gate"].update(always="yes"), "always must be true or false"),
         (lambda g: g["gate"].update(atom=[1]), "unknown key 'atom'; did you mean 'atoms'?"),
-        (lambda g: g["gate"]["atoms"].append(99), "there is no atom 99"),
-        (lambda g: g["rate"].update(needs=[]), "group 'rate' needs neutral too"),
+        (
+            lambda g: g["gate"]["atoms"].append(99),
+            "there is no atom 99: those that there are stand at the end",
+        ),
+        (
+            lambda g: g["rate"].update(needs=["gate"], always=True),
+            "'rate' is in every arm and needs gate: set `always: true` there too",
+        ),
+        (lambda g: g["neutral"].update(needs=["rate"]), "'neutral' and 'rate' need each other"),
         (
             lambda g: (g["gate"].update(needs=["scale"]), g["scale"].update(needs=["gate"])),
             "'gate' and 'scale' need each other: merge them",
@@ -293,6 +302,51 @@ def test_a_wrong_edit_gets_a_line(
     assert said in error
     assert "changes.yaml:" in error
     assert error.count("\n") == 1
+
+
+def test_what_is_in_every_arm_is_needed_without_a_word(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(folder, lambda given: given["rate"].update(needs=[]))
+    assert ablate("split", "--check", folder) == 0
+    groups = {group.name: group for group in read_folder(folder).groups}
+    assert groups["rate"].needs == ("neutral",)
+    assert f"then: ablate run {folder / 'experiment.yaml'}" in capsys.readouterr().out
+
+
+def test_where_no_group_is_an_arm_nothing_is_said_to_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(folder, lambda given: [group.update(always=True) for group in given.values()])
+    assert ablate("split", "--check", folder) == 0
+    said = capsys.readouterr().out
+    assert "no group is an arm: all are in every arm" in said and "ablate run" not in said
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("/usr/bin/python3 {script}", "the command starts /usr/bin/python3, whose versions"),
+        ("python {foo}", "{foo} stands for nothing"),
+        ("python other.py", "does not start the script, so that all arms would be one"),
+        ("python {script} | tee log", "'|' in the command needs a shell"),
+    ],
+)
+def test_a_command_that_starts_no_arm_is_refused_before_anything_is_written(
+    command: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("old.py").write_text(OLD)
+    Path("new.py").write_text(OLD.replace("0.1", "0.2"))
+    assert ablate("split", "old.py", "new.py", "-o", "parts", "--command", command) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("ablate: --command: ") and said in line
+    assert not Path("parts").exists()
+    assert ablate("split", "old.py", "new.py", "-o", "parts", "--command", "python new.py") == 0
 
 
 def test_a_line_about_a_name_of_an_arm_makes_no_group_of_that_name() -> None:
@@ -345,6 +399,7 @@ OLD = "import os\nlr = 0.1\nfor step in range(3):\n    print(step, lr)\n"
         (OLD, "for x in\n", "line 1: is not Python"),
         (OLD, "int main() { return 0; }\n", "is not Python"),
         (OLD, OLD, "the same program"),
+        (OLD, "# nothing yet\n", "NEW: has no statement: name a script"),
         (OLD, f"# a comment\n\n{OLD.replace(' = ', '=')}", "but for formatting and comments"),
         (OLD, "lr = 1\n" * 20_000, "has 20001 lines: at most"),
         (OLD, OLD + OLD, "line 5: holds the same text twice"),
@@ -356,6 +411,7 @@ OLD = "import os\nlr = 0.1\nfor step in range(3):\n    print(step, lr)\n"
         "broken",
         "other language",
         "equal",
+        "empty",
         "formatting",
         "long",
         "twice",
