@@ -10,6 +10,7 @@ from harness.cli.parts import current_part, with_more
 
 if TYPE_CHECKING:
     from harness.experiment.experiment import Experiment
+    from harness.foreign.experiment import ForeignExperiment
 
 
 def next_part(
@@ -34,7 +35,9 @@ def next_part(
     return with_more(part, seeds) if seeds else None
 
 
-def next_seeds(experiment: "Experiment", most: int, results: Path) -> tuple[int, ...]:
+def next_seeds(
+    experiment: "Experiment | ForeignExperiment", most: int, results: Path
+) -> tuple[int, ...]:
     """Seeds of the blocks to add, asked of the statistics between blocks.
 
     None when it is decided, or there are as many seeds as the rule allows. most: so many.

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +12,9 @@ import typer
 from harness.cli.ab_name import NameTakenError, is_of_these
 from harness.cli.complete import say_answer
 from harness.cli.looks import refuse_seen_seeds
+from harness.cli.parts import added_by_rule
 from harness.cli.where import ScriptCall, asked_of_executor, chosen_executor
 from harness.errors import StoppedError, UserError
-from harness.run.document import Cells
 from harness.run.plural import plural
 
 if TYPE_CHECKING:
@@ -30,11 +29,11 @@ JUDGED = ("val_loss", "train_time_s")  # by the scripts' own account
 
 
 def run_foreign(
-    e: "ForeignExperiment", call: ScriptCall, *, n_blocks: int | None = None
+    e: "ForeignExperiment", call: ScriptCall, *, n_blocks: int | None = None, already: float = 0.0
 ) -> "tuple[Summary, list[PlannedRun], Store]":
     """Run what is missing, in the order of the plan; called again it goes on.
 
-    n_blocks: of the first so many blocks alone.
+    n_blocks: of the first so many blocks alone; already: GPU-hours that this call took before.
     """
     from harness.experiment.cost import check_limit, estimate_foreign
     from harness.foreign.plan import plan_foreign
@@ -45,7 +44,7 @@ def run_foreign(
 
     results, planned = call.results, plan_foreign(e)
     cost = estimate_foreign(planned, results, wall_limit_s=e.limits.wall_s)
-    check_limit(cost, call.max_gpu_hours)
+    check_limit(cost, call.max_gpu_hours, already=already)
     store, planned = _keep_plan(e, planned, results, own_name=call.own_name)
     missing = _missing([run for run in planned if n_blocks is None or run.block < n_blocks], store)
     if not missing:
@@ -230,11 +229,13 @@ def run_experiment(
 
     if wall_limit_s is not None:
         e = replace(e, limits=replace(e.limits, wall_s=wall_limit_s))
+    e = replace(e, seeds=(*e.seeds, *added_by_rule(e, call.results)))
     if dry_run:
+        from harness.cli.foreign_plan import print_foreign_plan
+
         print_foreign_plan(e, call.results, price=price, max_gpu_hours=call.max_gpu_hours)
         return
-    summary, planned, store = run_foreign(e, call)
-    stop_if_stopped(summary, e, planned, store)
+    summary, planned, store = _run_by_rule(e, call)
     n_failed = tell_failed(summary, planned, store, quiet=False)
     n_done = len(planned) - n_failed
     if n_failed:
@@ -248,6 +249,26 @@ def run_experiment(
     raise typer.Exit(1 if n_failed else 0)
 
 
+def _run_by_rule(
+    e: "ForeignExperiment", call: ScriptCall
+) -> "tuple[Summary, list[PlannedRun], Store]":
+    """Run what is missing, then the blocks that a rule for seeds adds while no run fails."""
+    from harness.cli.adaptive import next_seeds
+    from harness.experiment.cost import spent
+
+    hours = 0.0
+    while True:
+        summary, planned, store = run_foreign(e, call, already=hours)
+        stop_if_stopped(summary, e, planned, store)
+        if e.seeds_rule is None or not all(store.is_done(run.spec.run_id) for run in planned):
+            return summary, planned, store
+        more = next_seeds(e, e.seeds_rule.most, call.results)
+        if not more:
+            return summary, planned, store
+        hours += spent([r for r in planned if r.spec.run_id in summary.statuses], call.results)
+        e = replace(e, seeds=(*e.seeds, *more))
+
+
 def print_foreign_scripts(e: "ForeignExperiment", call: ScriptCall) -> None:
     """What would be sent to a queue for the runs that have no result."""
     from harness.foreign.plan import plan_foreign
@@ -258,70 +279,3 @@ def print_foreign_scripts(e: "ForeignExperiment", call: ScriptCall) -> None:
     asked = asked_of_scripts(call, e.name)
     for script in chosen_executor(call.place).scripts(missing, call.results, asked):
         print(script)
-
-
-def print_foreign_plan(
-    e: "ForeignExperiment",
-    results: Path,
-    *,
-    price: float | None,
-    max_gpu_hours: float | None = None,
-    json: bool = False,
-) -> None:
-    """Arms, runs, what is done, what the rest costs, and what was seen in each script.
-
-    results: the results folder. price: of a GPU-hour or a slot's hour. max_gpu_hours: None allows
-    any. json: for a program.
-    """
-    from harness.cli.table import print_json, print_table
-    from harness.experiment.cost import check_limit, estimate_foreign, with_price
-    from harness.foreign.plan import plan_foreign
-    from harness.store.store import Store
-
-    planned = plan_foreign(e)
-    store = Store(results)
-    done = {run.spec.run_id for run in planned if store.is_done(run.spec.run_id)}
-    estimate = estimate_foreign(planned, results, wall_limit_s=e.limits.wall_s)
-    cost = with_price(estimate, price)
-    rows = _arm_rows(e, planned, done)
-    if json:
-        print_json(
-            {
-                "name": e.name,
-                "question": e.question,
-                "arms": rows,
-                "runs": len(planned),
-                "done": len(done),
-                "seeds": list(e.seeds),
-                "cost": cost.to_mapping(),
-            }
-        )
-        return
-    title = f"{e.name}: {e.question}" if e.question else e.name
-    print(
-        f"{title}\n{plural(len(planned), 'run')} of {plural(len(e.arms), 'arm')}, {len(done)} done"
-    )
-    print_table(rows)
-    for arm in e.arms:
-        for hint in arm.hints:
-            print(f"{arm.name}, {arm.code.script}:{hint.line}: {hint.text}")
-    print(cost.words)
-    check_limit(cost, max_gpu_hours)
-
-
-def _arm_rows(
-    e: "ForeignExperiment", planned: "list[PlannedRun]", done: set[str]
-) -> Sequence[Cells]:
-    """Per arm: its runs, those that are done, its changes."""
-    rows = []
-    for arm in e.arms:
-        run_ids = [run.spec.run_id for run in planned if run.arm == arm.name]
-        rows.append(
-            {
-                "arm": arm.name,
-                "runs": len(run_ids),
-                "done": len(done.intersection(run_ids)),
-                "changes": [f"{field}={value}" for field, value in arm.fields.items()],
-            }
-        )
-    return rows

@@ -9,6 +9,7 @@ from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.experiment.experiment import Experiment
+    from harness.foreign.experiment import ForeignExperiment
 
 
 def current_part(
@@ -83,17 +84,19 @@ def is_complete(part: "Experiment", results: Path, world_size: int | None) -> bo
 
 def resumed(experiment: "Experiment", results: Path) -> "Experiment":
     """An adaptive experiment with the seeds that its rule had added when it was last run."""
+    added = added_by_rule(experiment, results)
+    return with_more(experiment, added) if added else experiment
+
+
+def added_by_rule(experiment: "Experiment | ForeignExperiment", results: Path) -> tuple[int, ...]:
+    """The seeds that its rule had added when it was last run."""
     from harness.store.plans import read_plan
 
-    if experiment.seeds_rule is None:
-        return experiment
     saved = read_plan(results, experiment.name)
-    if saved is None or saved.seeds_rule != experiment.seeds_rule:
-        return experiment
+    if saved is None or saved.seeds_rule is None or saved.seeds_rule != experiment.seeds_rule:
+        return ()
     n_planned = len(experiment.seeds)
-    if saved.seeds[:n_planned] != experiment.seeds:
-        return experiment
-    return with_more(experiment, saved.seeds[n_planned:])
+    return saved.seeds[n_planned:] if saved.seeds[:n_planned] == experiment.seeds else ()
 
 
 def with_more(experiment: "Experiment", seeds: tuple[int, ...]) -> "Experiment":

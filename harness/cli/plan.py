@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from harness.cli import app
 from harness.cli.command import takes
 from harness.cli.devices import KEY, planned_device
-from harness.cli.foreign import print_foreign_plan
+from harness.cli.foreign_plan import print_foreign_plan
 from harness.cli.lookup import (
     name_of,
     parse_overrides,
@@ -16,7 +16,7 @@ from harness.cli.lookup import (
 )
 from harness.cli.margin import margin_note
 from harness.cli.parts import current_part
-from harness.cli.plan_facts import PlanFacts, PlanQuestion, changes_of, plan_facts
+from harness.cli.plan_facts import PlanFacts, PlanQuestion, changes_of, plan_facts, seeds_words
 from harness.cli.plan_options import PlanOptions
 from harness.cli.plan_rungs import all_hours, rung_words
 from harness.cli.table import print_json, print_table
@@ -135,6 +135,8 @@ def print_plan(
     print(f"{e.name}: {e.question}")
     of_arms = f"{plural(len(e.arms), 'arm')} at {plural(len(e.seeds), 'seed')}"
     print(f"{plural(len(planned), 'run')} of {of_arms}, {facts.done} done")
+    if e.seeds_rule is not None:
+        print(seeds_words(e.seeds_rule))
     if facts.stale:
         print(facts.stale)
     rows = []

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from harness.cli.power import Power
     from harness.experiment.cost import PricedCost
     from harness.experiment.experiment import Experiment
+    from harness.run.plan import SeedsRule
     from harness.run.spec import PlannedRun
 
 
@@ -182,3 +183,11 @@ def changes_words(names: list[str], e: "Experiment") -> str:
         without = f"all but {', '.join(lacking)}" if lacking else "all"
         return ", ".join([without, *points])
     return ", ".join(names)
+
+
+def seeds_words(rule: "SeedsRule") -> str:
+    """Until when a rule adds seeds, in a line."""
+    until = f"every interval is within +-{rule.stop.get('half_width', 0):g}"
+    if "decide" in rule.stop:
+        until = f"every arm is decided at {rule.stop['decide']:g}"
+    return f"then a seed at a time until {until}, {rule.most} at most"

@@ -179,9 +179,6 @@ class _Reader:
         file = self.file
         confirm = file.value("confirm", bool, False, "true or false")
         seeds, rule = read_seeds(file, confirm=confirm)
-        if rule is not None:
-            message = "seeds that are added by a rule need our own trainer: give a number"
-            raise file.fail(message, "seeds")
         designs = (*DESIGNS, "explicit")
         design = file.choice("design", designs, "add-one", "design '{value}' is unknown")
         arms = self._arms(self._sets_of_changes(design))
@@ -192,6 +189,7 @@ class _Reader:
             arms=arms,
             parents=read_parents(file, design, [arm.name for arm in arms]),
             seeds=seeds,
+            seeds_rule=rule,
             target=read_target(file),
             primary=self._primary(),
             margin=read_margin(file),
