@@ -10,7 +10,7 @@ from harness.split.arms import alone, measured
 from harness.split.changes import CHANGES
 from harness.split.folder import Folder, read_folder
 
-STEPS = re.compile(r"(?<![a-z])(num_|n_|max_|total_|train_)?(steps|iterations|epochs)$")
+STEPS = re.compile(r"(?<![a-z_])(num_|n_|max_|total_|train_)*(steps|iterations|epochs)$")
 
 
 def parts_of(trainer: Document, changes: Document, folder: Path) -> Folder | None:

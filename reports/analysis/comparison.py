@@ -272,9 +272,9 @@ def _warnings(metric: Metric, pair: Pair, *, is_bit_equal: bool) -> list[Caution
     if pair.is_permuted:
         return warnings
     is_refused = pair.is_refused(anytime=metric.anytime)
-    if pair.effect.n_blocks == 0 and pair.n > 1:
-        if Caution.ZERO_VARIANCE not in warnings:
-            warnings.append(Caution.NOT_BLOCKED)
+    tells_no_error = pair.effect.low is None and Caution.ZERO_VARIANCE in warnings
+    if pair.effect.n_blocks == 0 and pair.n > 1 and not tells_no_error:
+        warnings.append(Caution.NOT_BLOCKED)
         if is_refused:
             warnings.append(Caution.FEW_UNBLOCKED)
     elif set(block_means(pair.of_arm)) != set(block_means(pair.of_baseline)):

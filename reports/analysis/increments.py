@@ -36,7 +36,7 @@ def judged_pairs(plan: Plan) -> tuple[Neighbours, ...]:
             if not {*plan.by_arm[before].changes} < {*plan.by_arm[arm].changes}:
                 return ()
             links.append((arm, before))
-        links += of_another_length(plan)
+        links += of_another_length(plan, rungs)
     if all(before == plan.baseline for _, before in links):
         return ()
     return tuple(links)
@@ -58,22 +58,22 @@ def rungs_of(plan: Plan) -> tuple[str, ...]:
     return tuple(rungs)
 
 
-def of_another_length(plan: Plan) -> tuple[Neighbours, ...]:
+def of_another_length(plan: Plan, rungs: Sequence[str]) -> Iterator[Neighbours]:
     """The arms of a bundle's ladder that measure what steps are worth: each, the rung without."""
-    rungs = {frozenset(plan.by_arm[name].changes): name for name in rungs_of(plan)}
-    of_rungs = frozenset().union(*rungs)
-    links = []
+    by_changes = {frozenset(plan.by_arm[name].changes): name for name in rungs}
+    of_rungs = frozenset().union(*by_changes)
     for arm in plan.arms:
-        before = rungs.get(of_rungs.intersection(arm.changes))
-        if arm.name not in rungs.values() and before is not None:
-            links.append((arm.name, before))
-    return tuple(links)
+        before = by_changes.get(of_rungs.intersection(arm.changes))
+        if arm.name not in rungs and before is not None:
+            yield arm.name, before
 
 
 def own_words(plan: Plan) -> OwnWords:
     """How the parts of a ladder's rungs, or of a chain's arms, are told."""
     if plan.design == "chain":
         return OwnWords(arm="arm", before="its parent", briefly="its parent")
+    if plan.is_bundle and len(rungs_of(plan)) < len(plan.arms):
+        return OwnWords(before="the same without it", briefly="the same without it")
     return OwnWords()
 
 

@@ -64,10 +64,12 @@ def headline(
             sentences.append(sentence_on(outcome, outcome.primary, unit))
         if any(outcome.of(arm, "heldout_loss") for arm in outcome.arms):
             sentences.append(sentence_on(outcome, "heldout_loss", unit))
-    top = outcome.of(rungs_of(experiment.plan)[-1], outcome.primary)
+    rungs = rungs_of(experiment.plan)
+    top = outcome.of(rungs[-1], outcome.primary)
     if outcome.increments and experiment.plan.design == "ladder" and top is not None:
+        parts = "All parts" if len(rungs) > len(outcome.arms) else "All parts but the length"
         sentences.append(
-            f"All parts together: {effect_text(top)} against {top.baseline}, {top.verdict}."
+            f"{parts} together: {effect_text(top)} against {top.baseline}, {top.verdict}."
         )
     text = " ".join(sentences)
     setting = conditions(recipe, outcome)

@@ -1,10 +1,10 @@
 """What stands above the table of verdicts: what was compared with what, by which metric."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from harness.run.plan import Plan
 from harness.run.plural import plural
-from reports.analysis.increments import of_another_length
+from reports.analysis.increments import rungs_of
 from reports.analysis.types import Comparisons
 from reports.page.cells import metric_words
 from reports.page.naming import NAMED, listing
@@ -24,10 +24,10 @@ NOISE_MODELS = {
 }
 
 
-def held_against(outcome: Comparisons) -> Sequence[str]:
+def held_against(outcome: Comparisons, arms: Iterable[str]) -> Sequence[str]:
     """Each arm with its parent."""
     held = []
-    for arm in outcome.arms:
+    for arm in arms:
         link = outcome.increments.get((arm, outcome.primary))
         if link is not None:
             held.append(f"{arm} against {link.baseline}")
@@ -43,16 +43,17 @@ def lead(plan: Plan, outcome: Comparisons) -> str:
         metric += f" ({outcome.own[outcome.primary].better} is better)"
     text = f"Every arm against {outcome.baseline}, judged by {metric}."
     if plan.design == "chain" and outcome.increments:
+        held = ", ".join(held_against(outcome, outcome.arms))
         text = (
-            f"The verdict is about what an arm adds to its parent, judged by {metric}:"
-            f" {', '.join(held_against(outcome))}. Differences to {outcome.baseline} are of all"
+            f"The verdict is about what an arm adds to its parent, judged by {metric}: {held}."
+            f" Differences to {outcome.baseline} are of all"
             f" parts up to there together.{two_intervals(outcome)}"
         )
     elif outcome.increments:
         text = (
-            f"The verdict is about an arm's own part: the arm against the one before it, judged by"
-            f" {metric}.{beside_the_rungs(plan)} Differences to {outcome.baseline} are of all parts"
-            f" up to there together.{two_intervals(outcome)}"
+            f"The verdict is about an arm's own part: the arm against {outcome.own_words.briefly},"
+            f" judged by {metric}.{beside_the_rungs(plan, outcome)} Differences to"
+            f" {outcome.baseline} are of all parts up to there together.{two_intervals(outcome)}"
         )
     text += noise_model(outcome)
     if plan.target is None:
@@ -64,9 +65,10 @@ def lead(plan: Plan, outcome: Comparisons) -> str:
     return f"{text}{bracket_words(outcome)}."
 
 
-def beside_the_rungs(plan: Plan) -> str:
+def beside_the_rungs(plan: Plan, outcome: Comparisons) -> str:
     """What the arms of another length are held against; '' where there are none."""
-    held = [f"{arm} against {before}" for arm, before in of_another_length(plan)]
+    rungs = rungs_of(plan)
+    held = held_against(outcome, [arm for arm in outcome.arms if arm not in rungs])
     return f" Of another length: {listing(held, most=NAMED)}." if held else ""
 
 

@@ -57,8 +57,8 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
         )
     elif outcome.increments:
         sentences.append(
-            "An arm's part is what it adds to the arm before it, which has all earlier changes; in"
-            " another order it can be another number."
+            "An arm's part is what it adds to all changes before it; in another order it can be"
+            " another number."
         )
     if plan.branch_at:
         sentences.append(

@@ -126,10 +126,12 @@ def _wanted(design: str, sets: Sets, alpha: float, *, of_bundle: bool = False) -
 
 def _of_ladder(sets: Sets) -> dict[str, Weights]:
     """What each rung adds to the one before it."""
-    rungs = sorted(sets, key=len)
+    before, *above = sorted(sets, key=len)
     wanted: dict[str, Weights] = {}
-    for before, rung in itertools.pairwise(rungs):
-        wanted[" and ".join(sorted(rung - before))] = {sets[rung]: 1.0, sets[before]: -1.0}
+    for rung in above:
+        if before < rung:
+            wanted[" and ".join(sorted(rung - before))] = {sets[rung]: 1.0, sets[before]: -1.0}
+            before = rung
     return wanted
 
 

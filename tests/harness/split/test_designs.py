@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harness.foreign.parts import lengths_of
+from harness.split.folder import read_folder
 from tests.foreign_bench import TRAINERS, ablate
 
 
@@ -56,6 +58,18 @@ def test_a_group_that_needs_another_is_an_arm_of_add_one_with_it(
 ) -> None:
     said = arms(folder, "add-one", capsys, gate={"needs": ["scale"]})
     assert "gate (with scale, which it needs)" in said
+
+
+def test_the_steps_of_a_warm_up_are_no_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for side, warm, steps, rate in (("old", 5, 20, 1), ("new", 7, 16, 2)):
+        Path(f"{side}.py").write_text(
+            f"warmup_iterations = {warm}\nnum_train_steps = {steps}\nrate = {rate}\n"
+        )
+    assert ablate("split", "old.py", "new.py", "-o", "parts") == 0
+    assert lengths_of(read_folder(Path("parts"))) == ("num_train_steps",)
 
 
 def test_where_steps_are_all_that_changes_they_are_an_arm_as_any(

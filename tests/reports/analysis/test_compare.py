@@ -300,6 +300,9 @@ def test_equal_losses_and_outliers_are_flagged(tmp_path):
     experiment.runs["block"] = None  # as of a script that is told no seed
     c = compare_all(experiment).of("good", "val_loss")
     assert c.warnings[0] == Caution.ZERO_VARIANCE and Caution.NOT_BLOCKED not in c.warnings
+    experiment.runs.loc[experiment.runs.index[0], "val_loss"] += 0.001  # one arm still has no sd
+    c = compare_all(experiment).of("good", "val_loss")
+    assert c.low is not None and Caution.NOT_BLOCKED in c.warnings
 
 
 def test_noise_is_called_unequal_where_two_arms_of_three_runs_tell():

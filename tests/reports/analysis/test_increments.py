@@ -1,5 +1,6 @@
 """What each rung of a ladder adds to the one before it: of constructed losses, with intervals of its own."""
 
+import html
 import json
 import shutil
 from dataclasses import replace
@@ -275,3 +276,38 @@ def test_a_bundles_ladder_keeps_its_rungs_beside_the_arms_of_another_length(tmp_
     below_above = [(below, above) for above, below in lengths]
     assert planned_pairs(plan.to_mapping()) == [*pairwise(rungs), *below_above]
     assert judged_pairs(replace(plan, remarks=())) == ()
+
+
+def with_lengths(root):
+    """A ladder of a bundle's parts with two arms of another length; the names of the rungs."""
+    top = LADDER[3]
+    lengths = (
+        replace(LADDER[1], name="steps", loss_effect=0.02, fields=(("schedule.steps", 90),)),
+        replace(top, name="all + steps", fields=(*top.fields, ("schedule.steps", 90))),
+    )
+    write_experiment(root, arms=(*LADDER[:4], *lengths), design="ladder")
+    path = root / "experiments/split/experiment.json"
+    plan = json.loads(path.read_text())
+    plan |= {"foreign": True, "remarks": ["nothing"]}
+    *rungs, steps, every = plan["arms"]
+    steps["changes"], every["changes"] = ["steps"], [*rungs[-1]["changes"], "steps"]
+    path.write_text(json.dumps(plan))
+    return [arm["name"] for arm in rungs]
+
+
+def test_arms_of_another_length_have_parts_of_their_own_and_a_page_that_is_recomputed(tmp_path):
+    rungs = with_lengths(tmp_path)
+    experiment = load("split", tmp_path)
+    outcome = compare_all(experiment)
+    assert outcome.judged("steps").baseline == rungs[0]
+    assert outcome.judged("all + steps").baseline == rungs[-1]
+    page = read_page(write_report([experiment], tmp_path / "page.html"))
+    assert verify(tmp_path / "page.html") == []
+    answer = page.sentences[0, "answer"]
+    assert "the same without it" in answer and "All parts but the length together" in answer
+    held = f"Of another length: steps against {rungs[0]} and all + steps against {rungs[-1]}."
+    assert held in html.unescape((tmp_path / "page.html").read_text())
+    data = page.data["experiments"][0]
+    data["plan"]["arms"][-1]["changes"] = [*data["plan"]["arms"][1]["changes"], "steps"]
+    lines = [*check_statistics(page, 0, data, table_rows(data["runs"]))]
+    assert any("'all + steps': own_val_loss" in line for line in lines)
