@@ -88,7 +88,7 @@ def _written(sides: Sides, options: SplitOptions) -> "Folder":
 
     old, new = sides.old, sides.new
     codes = [code_of(old, "OLD", options), code_of(new, "NEW", options)]
-    command = options.command or COMMAND
+    command = COMMAND if options.command is None else options.command
     check_command(command, Path(codes[1].script).name, where="--command")
     path = options.out or Path(f"split-{short_name(old)}-{short_name(new)}")
     folder = _take_apart(codes, f"OLD {old}", f"NEW {new}", path)

@@ -68,7 +68,8 @@ def prune(path: Path, margin: float | None, results: Path, tell: Tell) -> Pruned
 
     if margin is None or not 0 < margin < math.inf:
         raise UserError(
-            "--prune: needs --margin above 0, the largest loss that does not matter, as in 0.001"
+            "--prune: needs --margin, a number above 0: the largest loss that does not matter, as "
+            "in 0.001"
         )
     folder = read_folder(path)
     content = dict(YamlFile(path / "experiment.yaml").data)
@@ -169,7 +170,7 @@ def _confirmed(pruned: Pruned, tried: "Experiment", tell: Tell) -> Pruned:
     written = None
     for arm in tried.plan.arms:
         against_new = outcome.increments.get((arm.name, "val_loss"))
-        if against_new is None or arm.name == NEW:
+        if against_new is None or against_new.baseline == outcome.baseline:
             continue
         high = against_new.high
         passes = high is not None and high <= margin

@@ -47,7 +47,8 @@ def code_of(text: str, where: str, options: "SplitOptions") -> "Code":
     tree = CommittedTree(root=options.repo / named.parent, commit=commit)
     if not tree.names(named.name):
         raise UserError(
-            f"{where} {text}: that commit has no {named}: name its script, as in {ref}:train_gpt.py"
+            f"{where} {text}: that commit has no {named}: name its script, as {ref}:PATH or by "
+            "--script"
         )
     return collect(named.name, tree, where=f"{where} {text}")
 

@@ -150,7 +150,8 @@ def check_command(command: str, script: str, *, where: str) -> None:
     script: its file name."""
     check_braces(command, where)
     _program_of(command, where)
-    if "{script}" not in command and script not in command:
+    named = {Path(word).name for word in re.findall(r"[\w./-]+", command)}
+    if not re.search(r"(?<!{){script}(?!})", command) and not {script, Path(script).stem} & named:
         raise UserError(
             f"{where}: {command} does not start the script, so that all arms would be one: "
             "write {script} where its name belongs"

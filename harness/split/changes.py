@@ -9,7 +9,7 @@ import yaml
 from harness.errors import UserError, near
 from harness.run.document import Content
 from harness.split.atoms import Atom
-from harness.split.groups import ARMS, CLASSES, ChangeGroup, Parts, with_needs
+from harness.split.groups import ARMS, CLASSES, MEASURED, ChangeGroup, Parts, with_needs
 from harness.split.labels import summary_of
 from harness.yamlfile import YamlFile
 
@@ -104,16 +104,17 @@ class GroupsFile:
         full = with_needs(read, self.parts.edges)
         self._check_circles(full)
         always = {group.name for group in full if group.always}
+        arms = {group.name for group in full if group.kind in MEASURED} - always
         for group, written in zip(full, read, strict=True):
-            apart = [name for name in group.needs if name not in always]
-            if group.always and apart:
+            judged = [name for name in group.needs if name in arms]
+            if group.always and judged:
                 raise self.fail(
-                    f"group '{group.name}' is in every arm and needs {', '.join(apart)}: set "
+                    f"group '{group.name}' is in every arm and needs {', '.join(judged)}: set "
                     "`always: true` there too",
                     group.name,
                     "always",
                 )
-            missing = [name for name in apart if name not in written.needs]
+            missing = [name for name in group.needs if name not in (*written.needs, *always)]
             if missing:
                 raise self.fail(
                     f"group '{group.name}' needs {', '.join(missing)} too: write them into its "

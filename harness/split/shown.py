@@ -123,11 +123,10 @@ def _owners(groups: Sequence[ChangeGroup], atoms: Mapping[int, Atom]) -> dict[st
 
 def _renamed(folder: Folder) -> Callable[[str, str], list[str]]:
     """Of a line without a group of its own, by its sign: the groups that call a name in it anew."""
+    owner = {atom: group.name for group in folder.groups for atom in group.atoms}
     names = []
     for atom, (old, new) in folder.parts.difference.renames.items():
-        for group in folder.groups:
-            if atom in group.atoms:
-                names.append((group.name, {"-": old, "+": new}))
+        names.append((owner[atom], {"-": old, "+": new}))
 
     def groups_of(sign: str, text: str) -> list[str]:
         there = {*re.findall(r"\w+", text)}

@@ -88,7 +88,7 @@ def test_candidates_are_refs_and_ranges(scripts: Path, capsys: pytest.CaptureFix
     assert ablate("split", "near", "far", "--script", "train.py") == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.endswith(
-        "OLD near: that commit has no train.py: name its script, as in near:train_gpt.py"
+        "OLD near: that commit has no train.py: name its script, as near:PATH or by --script"
     )
 
 

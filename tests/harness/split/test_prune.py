@@ -80,8 +80,9 @@ def test_pruning_asks_for_a_margin_and_for_runs(
     assert ablate("split", *sides, "-o", "parts") == 0
     for words, message in (
         (("--prune", "parts"), "needs --margin"),
-        (("--prune", "parts", "--margin", "-1"), "needs --margin above 0"),
-        (("--prune", "parts", "--margin", "nan"), "needs --margin above 0"),
+        (("--prune", "parts", "--margin", "-1"), "needs --margin, a number above 0"),
+        (("--prune", "parts", "--margin", "nan"), "needs --margin, a number above 0"),
+        (("--prune", "parts", "--margin", "inf"), "needs --margin, a number above 0"),
         (("--check", "parts", "--margin", "0.1"), "--margin: goes with --prune DIR"),
         (("--prune", "parts", "--margin", "0.1"), "has no runs in results: ablate run parts/"),
         (("--prune", "parts", "--margin", "0.1", "--check", "parts"), "one after the other"),

@@ -314,6 +314,22 @@ def test_what_is_in_every_arm_is_needed_without_a_word(
     assert f"then: ablate run {folder / 'experiment.yaml'}" in capsys.readouterr().out
 
 
+def test_what_is_in_every_arm_may_need_what_is_no_arm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("old.py").write_text("a = 1\nb = 2\nuse(a, b)\n")
+    Path("new.py").write_text(
+        "def half(x):\n    return x / 2\na = half(1)\nb = half(2)\nuse(a, b)\n"
+    )
+    assert ablate("split", "old.py", "new.py", "-o", "parts") == 0
+    groups = {group.name: group for group in read_folder(Path("parts")).groups}
+    [helper] = [name for name in groups if groups[name].kind == "support"]
+    first = next(name for name in groups if helper in groups[name].needs)
+    edit(Path("parts"), lambda given: given[first].update(always=True))
+    assert ablate("split", "--check", "parts") == 0
+
+
 def test_where_no_group_is_an_arm_nothing_is_said_to_run(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -328,7 +344,9 @@ def test_where_no_group_is_an_arm_nothing_is_said_to_run(
     [
         ("/usr/bin/python3 {script}", "the command starts /usr/bin/python3, whose versions"),
         ("python {foo}", "{foo} stands for nothing"),
+        ("", "the command is empty"),
         ("python other.py", "does not start the script, so that all arms would be one"),
+        ("python renew.py {{script}}", "does not start the script"),
         ("python {script} | tee log", "'|' in the command needs a shell"),
     ],
 )
@@ -346,7 +364,16 @@ def test_a_command_that_starts_no_arm_is_refused_before_anything_is_written(
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("ablate: --command: ") and said in line
     assert not Path("parts").exists()
-    assert ablate("split", "old.py", "new.py", "-o", "parts", "--command", "python new.py") == 0
+
+
+@pytest.mark.parametrize("command", ["python new.py", "python -m new", "bash -c 'python ./new.py'"])
+def test_a_command_may_name_the_script_itself(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("old.py").write_text(OLD)
+    Path("new.py").write_text(OLD.replace("0.1", "0.2"))
+    assert ablate("split", "old.py", "new.py", "-o", "parts", "--command", command) == 0
 
 
 def test_a_line_about_a_name_of_an_arm_makes_no_group_of_that_name() -> None:
