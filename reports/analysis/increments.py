@@ -73,7 +73,7 @@ def own_words(plan: Plan) -> OwnWords:
     if plan.design == "chain":
         return OwnWords(arm="arm", before="its parent", briefly="its parent")
     if plan.is_bundle and len(rungs_of(plan)) < len(plan.arms):
-        return OwnWords(before="the same without it", briefly="the same without it")
+        return OwnWords(before="the same without the part", briefly="the same without the part")
     return OwnWords()
 
 

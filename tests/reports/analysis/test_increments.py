@@ -304,7 +304,7 @@ def test_arms_of_another_length_have_parts_of_their_own_and_a_page_that_is_recom
     page = read_page(write_report([experiment], tmp_path / "page.html"))
     assert verify(tmp_path / "page.html") == []
     answer = page.sentences[0, "answer"]
-    assert "the same without it" in answer and "All parts but the length together" in answer
+    assert "the same without the part" in answer and "All parts but the length together" in answer
     held = f"Of another length: steps against {rungs[0]} and all + steps against {rungs[-1]}."
     assert held in html.unescape((tmp_path / "page.html").read_text())
     data = page.data["experiments"][0]
