@@ -58,7 +58,9 @@ def check_words(answer: str, effects: Mapping[tuple[str, str], Beside]) -> Itera
     for (change, other), one in effects.items():
         shown = rf"is shown to (\w+) ([a-z ]*) {re.escape(other)}: "
         numbers_of_it = rf"{LOSS_AND_INTERVAL} with it, {LOSS_AND_INTERVAL} without"
-        said = re.search(rf"(?:^| ){re.escape(change)} (?:{shown})?{numbers_of_it}", answer)
+        both = (f"{change} and {other} are shown", f"{other} and {change} are shown")
+        by_pair = "?" if any(pair in answer for pair in both) else ""
+        said = re.search(rf"(?:^| ){re.escape(change)} (?:{shown}){by_pair}{numbers_of_it}", answer)
         if said is None:
             continue
         for text, (value, _, _) in zip(said.groups()[2:], (one.with_other, one.without)):

@@ -10,6 +10,7 @@ from scipy import stats
 from reports.inputs.noise import benchmark_noise
 from reports.stats.sequential import t_mixture
 from reports.stats.simultaneous import max_t_cdf
+from reports.verify.beside import Beside, check_words
 from reports.verify.blocks import Spread, averaged, beyond
 from reports.verify.increments import planned_pairs
 from reports.verify.markup import otherwise
@@ -124,3 +125,14 @@ def test_points_that_lack_one_of_two_arms_are_passed_over_and_holes_in_blocks_ar
     assert point_effects(arms, ("p", "q"), rows[:-1]) is None
     unknown = [{**row, "val_loss": None} if row["arm"] == "q4" else row for row in rows]
     assert point_effects(arms, ("p", "q"), unknown) is None
+
+
+def test_the_headline_of_a_pair_is_held_against_that_pair_alone() -> None:
+    """A third change has other effects beside each of the two."""
+    of_pair = Beside(with_other=(-0.02, None, None), without=(0.0, None, None), beyond=-0.02)
+    third = Beside(with_other=(-0.01, None, None), without=(-0.01, None, None), beyond=0.0)
+    effects = {("a", "b"): of_pair, ("b", "a"): of_pair, ("a", "c"): third, ("c", "a"): third}
+    said = "a and b are shown to help only together: a {} with it, 0.0000 without; b −0.0200 with it, 0.0000 without."
+    assert [*check_words(said.format("−0.0200"), effects)] == []
+    [wrong] = check_words(said.format("−0.0300"), effects)
+    assert wrong == "the headline says a −0.0300 beside b, the rows give -0.02"
