@@ -14,6 +14,7 @@ SIMILAR_NAMESAKE = 0.7  # of two definitions of other names
 SURE = 0.9
 WORD = re.compile(r"\w+|[^\s\w]")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Gap = tuple[list[Any], list[Any]]  # pieces of OLD and of NEW between two that are alike
 
 
@@ -26,13 +27,16 @@ class Aligner:
         self.any_name = any_name
         self.words: dict[int, Counter[str]] = {}
         self.kept: list[Any] = []  # so that no identity is used twice
+        # identities of definitions of NEW that stood elsewhere -> both
+        self.moved: dict[int, tuple[Any, Any]] = {}
 
     def gaps(self, olds: Sequence[Any], news: Sequence[Any]) -> list[Gap | tuple[Any, Any]]:
         """Both lists as pairs and gaps in order: (old, new) that are one piece, or what is left.
 
         A gap is a pair of lists."""
+        self._note_moved(olds, news)
         old_keys = [key_of(part) for part in olds]
-        new_keys = [key_of(part) for part in news]
+        new_keys = [None if id(part) in self.moved else key_of(part) for part in news]
         matcher = SequenceMatcher(None, old_keys, new_keys, autojunk=False)
         pieces: list[Any] = []
         for kind, i1, i2, j1, j2 in matcher.get_opcodes():
@@ -41,6 +45,25 @@ class Aligner:
             else:
                 pieces += self._in_gap(list(olds[i1:i2]), list(news[j1:j2]))
         return pieces
+
+    def _note_moved(self, olds: Sequence[Any], news: Sequence[Any]) -> None:
+        """Definitions of both lists in another order: those that are equal, else of least text."""
+        before, after = _definitions(olds), _definitions(news)
+        places = {name: n for n, name in enumerate(after)}
+        # of definitions in one order: words of those that changed, and of all
+        chains: list[tuple[int, int, list[str]]] = []
+        for name in before:
+            if name in places:
+                below = [chain for chain in chains if places[chain[2][-1]] < places[name]]
+                n_changed, n_all, names = max(below, default=(0, 0, []))
+                n_words = self._words(before[name]).total()
+                is_changed = key_of(before[name]) != key_of(after[name])
+                n_changed += n_words if is_changed else 0
+                chains.append((n_changed, n_all + n_words, [*names, name]))
+        *_, stay = max(chains, default=(0, 0, []))
+        for name in before:
+            if name in places and name not in stay:
+                self.moved[id(after[name])] = (before[name], after[name])
 
     def _in_gap(self, olds: list[Any], news: list[Any]) -> list[Any]:
         pieces: list[Any] = []
@@ -79,7 +102,7 @@ class Aligner:
 
     def likeness(self, old: Any, new: Any) -> float:
         """From 0, two pieces, to 1, the same one."""
-        if type(old) is not type(new):
+        if type(old) is not type(new) or id(new) in self.moved:
             return 0.0
         if isinstance(old, Parameter | ast.keyword | ast.alias):
             return 1.0 if _name_of(old) == _name_of(new) else 0.0
@@ -91,6 +114,8 @@ class Aligner:
         alike = self._shared(old, new)
         if _head_of(old) is not None and _head_of(old) == _head_of(new):
             return max(alike, SURE)
+        if self.any_name and isinstance(old, ast.Assign) and _form_of(old) == _form_of(new):
+            return max(alike, SIMILAR)
         return alike if alike >= SIMILAR else 0.0
 
     def _shared(self, old: Any, new: Any) -> float:
@@ -106,10 +131,22 @@ class Aligner:
         return self.words[id(part)]
 
 
+def _definitions(parts: Sequence[Any]) -> dict[str, Definition]:
+    """The definitions of a list by their names, but for those that it has twice."""
+    definitions = [part for part in parts if isinstance(part, DEFINITIONS)]
+    n_named = Counter(part.name for part in definitions)
+    return {part.name: part for part in definitions if n_named[part.name] == 1}
+
+
 def _name_of(part: Any) -> str | None:
     if isinstance(part, Parameter):
         return part.name
     return part.name if isinstance(part, ast.alias) else part.arg
+
+
+def _form_of(statement: ast.Assign) -> str:
+    """What it is whatever its names are."""
+    return re.sub(r"[^\W\d]\w*", "_", ast.unparse(statement))
 
 
 def _head_of(part: Any) -> str | None:

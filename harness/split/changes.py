@@ -73,6 +73,12 @@ class GroupsFile:
         given = file.data.get("groups")
         if not isinstance(given, dict) or not given:
             raise UserError(f"{file.where('groups')}: groups must be a mapping of names to groups")
+        for name in given:
+            if not isinstance(name, str):
+                raise UserError(
+                    f"{file.where('groups')}: group {name} is a number or a word of YAML: write it "
+                    "in quotes, or rename the group"
+                )
         self.given: dict[Any, Any] = given
 
     def fail(self, message: str, *keys: str) -> UserError:
@@ -177,8 +183,12 @@ class GroupsFile:
 
     def _check_said(self) -> None:
         """The numbers of atoms mean what they meant when the file was written."""
-        given = self.file.data.get("atoms")
-        written = given if isinstance(given, dict) else {}
+        written = self.file.data.get("atoms")
+        if not isinstance(written, dict):
+            raise UserError(
+                f"{self.file.path}: has no `atoms`, which say what each number was: put them back, "
+                "or take the scripts apart again"
+            )
         for number, what in _said(self.parts.atoms).items():
             if written.get(number) != what:
                 raise UserError(

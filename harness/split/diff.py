@@ -61,6 +61,8 @@ def difference(old: str, new: str) -> MergedScripts:
     before, after = ast.parse(old), ast.parse(new)
     first = _Merger(any_name=True)
     first.statement(before, after)
+    for pair in [*first.aligner.moved.values()]:
+        first.statement(*pair)  # names in what moved count, too
     names = accepted(first.pairs, before, after)
     merger = _Merger(any_name=False)
     tree = merger.statement(renamed(before, names), after)

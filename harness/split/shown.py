@@ -79,7 +79,7 @@ def _hunks(folder: Folder, atoms: Mapping[int, Atom]) -> list[Content]:
     """Changed lines with their groups and those around them, a hunk within one definition."""
     old, new = folder.old.splitlines(), folder.new.splitlines()
     owners = _owners(folder.groups, atoms)
-    renamed = _renamed(folder)
+    of_no_atom = _of_no_atom(folder)
     places = {"-": _definitions(folder.old), "+": _definitions(folder.new)}
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     hunks: list[Content] = []
@@ -99,7 +99,7 @@ def _hunks(folder: Folder, atoms: Mapping[int, Atom]) -> list[Content]:
                         hunk = {"place": place, "line": j + 1, "lines": before}
                         hunks.append(hunk)
                         before = []
-                    groups = list(owners[sign].get(n + 1, ())) or renamed(sign, texts[n])
+                    groups = list(owners[sign].get(n + 1, ())) or of_no_atom(sign, texts[n])
                     hunk["lines"].append({"sign": sign, "text": texts[n], "groups": groups})
     for hunk in hunks:
         changed = [line for line in hunk["lines"] if line["sign"] != " "]
@@ -121,16 +121,21 @@ def _owners(groups: Sequence[ChangeGroup], atoms: Mapping[int, Atom]) -> dict[st
     return {"-": old, "+": new}
 
 
-def _renamed(folder: Folder) -> Callable[[str, str], list[str]]:
-    """Of a line without a group of its own, by its sign: the groups that call a name in it anew."""
+def _of_no_atom(folder: Folder) -> Callable[[str, str], list[str]]:
+    """Of a line without a group of its own, by its sign: the groups that call a name in it anew.
+
+    Else those that move code, past which it stands."""
     owner = {atom: group.name for group in folder.groups for atom in group.atoms}
     names = []
     for atom, (old, new) in folder.parts.difference.renames.items():
         names.append((owner[atom], {"-": old, "+": new}))
 
+    movers = [*dict.fromkeys(owner[atom] for atom in sorted(folder.parts.difference.moved))]
+
     def groups_of(sign: str, text: str) -> list[str]:
         there = {*re.findall(r"\w+", text)}
-        return [*dict.fromkeys(group for group, called in names if called[sign] in there)]
+        callers = [group for group, called in names if called[sign] in there]
+        return [*dict.fromkeys(callers)] or movers
 
     return groups_of
 

@@ -1,5 +1,6 @@
 """What stands in the order of the text and in what is called goes together: names, loops, values given back."""
 
+from harness.split.arms import measured
 from harness.split.check import Checker
 from harness.split.groups import Parts, take_apart
 from harness.split.source import normal
@@ -131,10 +132,35 @@ def test_a_definition_that_is_changed_and_moved_is_one_group() -> None:
     """Of two of one name the later counts: the new one alone, or without it, would do nothing."""
     old = "def rate(s):\n    return 0.1 * s\n"
     new = "def rate(s):\n    return max(floor, 0.2 * s ** 2)\n"
-    others = "def f(x):\n    return g(x, 1)\n\ndef h(x):\n    return x - 1\n"
-    for before, after in ((others + old, new + others), (old + others, others + new)):
+    others = "def f(x):\n    return g(x, 1)\n\ndef h(x):\n    return x * x * x - 1\n"
+    longer = others.replace("- 1", "- 2")  # what changed and is longer stays, the rest moved
+    for before, after in ((others + old, new + longer), (old + others, longer + new)):
         parts = apart(before + "rate(1)\n", after + "rate(1)\n")
         assert group_of(parts, "added: def rate") == group_of(parts, "removed: def rate")
+
+
+def test_what_is_moved_past_changed_definitions_leaves_them_in_their_place() -> None:
+    """The shortest account of the text would move the two that changed, each as a whole."""
+    moved = "def f(x):\n    return g(x, 1)\n\n"
+    kept = "class A:\n    n = 1\n    m = 2\n\ndef h(x):\n    return x - 1\n\n"
+    changed = kept.replace("n = 1", "n = 3").replace("- 1", "- 5")
+    for before, after in ((moved + kept, changed + moved), (kept + moved, moved + changed)):
+        parts = apart(f"{before}h(f(A.n))\n", f"{after}h(f(A.n))\n")
+        said = {group.about for group in measured(parts.groups)}
+        assert said == {"A.n: 1 → 3", "h: 1 → 5"}
+
+
+def test_a_class_and_what_is_made_of_it_are_renamed_at_once_and_in_a_definition_that_moves() -> (
+    None
+):
+    use = "def f(x):\n    return x * args.n\n\n"
+    others = "def h(x):\n    return x - 1 + args.m + args.k\n\n"
+    old = f"class Args:\n    n = 1\n    m = 2\n    k = 3\n\nargs = Args()\n\n{use}{others}h(f(args.n))\n"
+    new = old.replace(use + others, others.replace("- 1", "- 5") + use).replace("n = 1", "n = 7")
+    new = new.replace("Args", "Config").replace("args", "cfg")
+    parts = apart(old, new)
+    said = {group.about for group in measured(parts.groups)}
+    assert said == {"Config.n: 1 → 7", "h: 1 → 5"}
 
 
 def test_a_script_that_no_python_compiles_is_checked_by_its_names_alone() -> None:

@@ -155,6 +155,9 @@ def test_an_atom_that_is_another_is_noticed_whatever_it_was(
     content["atoms"][number] = what
     changes.write_text(yaml.safe_dump(content))
     assert f"atom {number} was '{what}'" in line(capsys, "split", "--check", folder)
+    del content["atoms"]
+    changes.write_text(yaml.safe_dump(content))
+    assert "has no `atoms`" in line(capsys, "split", "--check", folder)
 
 
 @pytest.mark.parametrize("side", ["old", "new"])

@@ -273,6 +273,7 @@ def test_a_folder_has_a_patch_per_group_and_its_merged_groups_are_checked(
         ),
         (lambda g: g["gate"].update(kind="support"), "do not make NEW"),
         (lambda g: g.clear(), "groups must be a mapping"),
+        (lambda g: g.update({3: g.pop("scale")}), "group 3 is a number or a word of YAML"),
         (lambda g: g.update(Gate=g.pop("scale")), "'gate' and 'Gate' are one name on some disks"),
         (lambda g: g.update({"a\nb": g.pop("scale")}), "group 'a\\nb': letters, digits"),
         (lambda g: g.update(baseline=g.pop("scale")), "group 'baseline': an arm of every design"),
