@@ -77,10 +77,12 @@ def prune(path: Path, margin: float | None, results: Path, tell: Tell) -> Pruned
     pruned = Pruned(folder=folder, margin=margin)
     tried = _loaded(f"{name}-prune", results)
     if tried is not None:
+        _check_groups(folder, tried)
         return _confirmed(pruned, tried, tell)
     explored = _loaded(name, results)
     if explored is None:
         raise UserError(f"{name}: has no runs in {results}: ablate run {path / 'experiment.yaml'}")
+    _check_groups(folder, explored)
     return _with_experiment(pruned, content, explored, tell)
 
 
@@ -90,6 +92,19 @@ def _loaded(name: str, results: Path) -> "Experiment | None":
     if not (results / "experiments" / name / "experiment.json").is_file():
         return None
     return load(name, results)
+
+
+def _check_groups(folder: "Folder", ran: "Experiment") -> None:
+    """Raises UserError where the runs are of other groups than the folder has now."""
+    from harness.split.arms import measured
+
+    changes = {change for arm in ran.plan.arms for change in arm.changes}
+    gone = sorted(changes - {group.name for group in measured(folder.groups)})
+    if gone:
+        raise UserError(
+            f"{ran.name}: ran with '{gone[0]}', which is no group that {folder.path} measures now: "
+            f"give {folder.path / 'experiment.yaml'} another name and run it"
+        )
 
 
 def _costs(explored: "Experiment") -> dict[str, float]:
@@ -167,6 +182,8 @@ def _confirmed(pruned: Pruned, tried: "Experiment", tell: Tell) -> Pruned:
     from reports.analysis.compare import compare_all
 
     folder, margin, outcome = pruned.folder, pruned.margin, compare_all(tried)
+    if tried.plan.margin != margin:
+        tell(f"{FILE} was written for a margin of {tried.plan.margin:g}: what else may go, it left")
     written = None
     for arm in tried.plan.arms:
         against_new = outcome.increments.get((arm.name, "val_loss"))

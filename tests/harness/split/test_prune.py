@@ -58,7 +58,8 @@ def test_what_may_go_is_told_by_the_most_that_leaving_it_out_may_cost(
             SimpleNamespace(metric="val_loss", shares=shares | {"other": {}}),
         ]
 
-    explored = SimpleNamespace(name="parts", plan=SimpleNamespace(seeds=(0, 1, 2)))
+    arms = [SimpleNamespace(changes=(name,)) for name in names]
+    explored = SimpleNamespace(name="parts", plan=SimpleNamespace(seeds=(0, 1, 2), arms=arms))
     monkeypatch.setattr("reports.inputs.load.load", lambda *_: explored)
     monkeypatch.setattr("reports.analysis.attribution.attributions", attributions)
     capsys.readouterr()
@@ -66,6 +67,11 @@ def test_what_may_go_is_told_by_the_most_that_leaving_it_out_may_cost(
     told = json.loads(capsys.readouterr().out)["prune"]
     costs = {group["group"]: group["at_most"] for group in told["groups"]}
     assert costs == dict(zip(names, (-low for low in lows if low is not None), strict=True))
+    explored.plan.arms.append(SimpleNamespace(changes=("merged",)))
+    capsys.readouterr()
+    assert ablate("split", "--prune", "parts", "--margin", "0.001") == 2
+    assert "parts: ran with 'merged', which is no group" in capsys.readouterr().err
+    explored.plan.arms.pop()
     lows[:] = [None] * len(names)
     assert ablate("split", "--prune", "parts", "--margin", "0.001") == 2
     said = capsys.readouterr().err

@@ -95,7 +95,11 @@ def test_every_design_tells_the_parts_in_loss_steps_and_seconds(
             assert whole.low is not None and whole.high is not None
             assert whole.low <= worth <= whole.high
     page = Path("results/experiments/together/report.html").read_text()
-    assert "All parts but the length together" in page if design == "ladder" else "Contributions in steps" in page
+    assert (
+        "All parts but the length together" in page
+        if design == "ladder"
+        else "Contributions in steps" in page
+    )
     said = page.split('class="headline"')[-1][:3000]
     assert "all + steps (" not in said.split("All parts but the length together")[-1][:80]
     for metric in tables:
