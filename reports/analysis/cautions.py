@@ -90,8 +90,8 @@ class Caution(enum.Enum):
         "selected point on fresh seeds."
     )
     ZERO_VARIANCE = (
-        "The losses of several runs are equal to the last digit: they tell no error. Look for a "
-        "copied run or fixed seed; a foreign script gets its seed by {seed} in its command."
+        "The losses or times of several runs are equal to the last digit: they tell no error. Look "
+        "for a copied run or fixed seed; a foreign script gets its seed by {seed} in its command."
     )
     BIT_EQUAL = (
         "Equal bit for bit at every seed: the change does not touch what is trained here, or is "

@@ -105,9 +105,9 @@ def worth_judges(
 ) -> list[Judged]:
     """Steps and seconds that a loss is worth; the seconds with those that steps themselves take."""
     note = (
-        f"at equal steps, a loss converted by the measured slope of {worth.slope.value:.4g} nats "
-        f"per log step at {worth.steps:g} steps (extrapolated where it is worth more than a "
-        f"factor of {math.exp(worth.log_range):.3g} in steps, further than the lengths that were "
+        "at equal steps, a loss converted to first order by the measured slope of "
+        f"{worth.slope.value:.4g} nats per log step at {worth.steps:g} steps (extrapolated where "
+        f"it is worth more than a factor of {math.exp(worth.log_range):.3g} in steps, further than the lengths that were "
         "run lie apart)"
     )
     judges = []

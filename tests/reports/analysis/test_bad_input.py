@@ -67,7 +67,7 @@ def as_it_is(experiment, root):
             equal,
             {},
             Caution.ZERO_VARIANCE,
-            "The losses of several runs are equal to the last digit",
+            "The losses or times of several runs are equal to the last digit",
         ),
         (
             not_a_number,
