@@ -107,8 +107,8 @@ def worth_judges(
     note = (
         "at equal steps, a loss converted to first order by the measured slope of "
         f"{worth.slope.value:.4g} nats per log step at {worth.steps:g} steps (extrapolated where "
-        f"it is worth more than a factor of {math.exp(worth.log_range):.3g} in steps, further than the lengths that were "
-        "run lie apart)"
+        f"it is worth more than a factor of {math.exp(worth.log_range):.3g} in steps, further "
+        "than the lengths that were run lie apart)"
     )
     judges = []
     for metric, unit, of_slope, of_time in (
