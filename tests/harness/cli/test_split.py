@@ -79,7 +79,7 @@ def test_a_folder_names_its_one_script(
     ("old", "said"),
     [
         ("v9", "OLD v9: no such script, folder or commit"),
-        ("v1:nowhere.py", "no file nowhere.py"),
+        ("v1:nowhere.py", "that commit has no nowhere.py: name its script"),
         ("nowhere.py", "OLD nowhere.py: no such script"),
     ],
 )

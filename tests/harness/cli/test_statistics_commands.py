@@ -119,7 +119,7 @@ def test_equal_losses_are_spoken_of_where_other_arms_give_an_error(ablate: Any) 
         if run["arm"] == "good":
             path.write_text(json.dumps({**json.loads(path.read_text()), "val_loss": 1.5}))
     assert (
-        "good: The losses of several runs are equal to the last digit"
+        "good: The losses or times of several runs are equal to the last digit"
         in ablate("compare", "split").out
     )
 
