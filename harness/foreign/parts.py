@@ -10,7 +10,8 @@ from harness.split.arms import alone, measured
 from harness.split.changes import CHANGES
 from harness.split.folder import Folder, read_folder
 
-STEPS = re.compile(r"(?<![a-z_])(num_|n_|max_|total_|train_)*(steps|iterations|epochs)$")
+STEPS = re.compile(r"(?<![a-z])(steps|iterations|epochs)$")
+OF_ELSE = re.compile(r"(warm|cool|decay|accum|val|log|save)\w*$")  # steps that are no length
 
 
 def parts_of(trainer: Document, changes: Document, folder: Path) -> Folder | None:
@@ -49,7 +50,8 @@ def lengths_of(parts: Folder) -> tuple[str, ...]:
         others = [other for other in judged if other.name not in budget]
         is_apart = not any(group.name in other.needs for other in others)
         is_apart = is_apart and not {other.name for other in others} & set(group.needs)
-        says_steps = any(STEPS.search(atoms[number].place.lower()) for number in group.atoms)
+        places = [atoms[number].place.lower() for number in group.atoms]
+        says_steps = any(STEPS.search(place) and not OF_ELSE.search(place) for place in places)
         if group.name in budget and is_apart and says_steps:
             names.append(group.name)
     if len(names) == len(judged):

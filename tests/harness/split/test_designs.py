@@ -60,16 +60,16 @@ def test_a_group_that_needs_another_is_an_arm_of_add_one_with_it(
     assert "gate (with scale, which it needs)" in said
 
 
-def test_the_steps_of_a_warm_up_are_no_length(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("length", ["num_train_steps", "num_scheduled_iterations", "epochs"])
+@pytest.mark.parametrize("other", ["warmup_iterations", "grad_accumulation_steps"])
+def test_the_steps_of_a_warm_up_or_of_a_sum_are_no_length(
+    length: str, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for side, warm, steps, rate in (("old", 5, 20, 1), ("new", 7, 16, 2)):
-        Path(f"{side}.py").write_text(
-            f"warmup_iterations = {warm}\nnum_train_steps = {steps}\nrate = {rate}\n"
-        )
+        Path(f"{side}.py").write_text(f"{other} = {warm}\n{length} = {steps}\nrate = {rate}\n")
     assert ablate("split", "old.py", "new.py", "-o", "parts") == 0
-    assert lengths_of(read_folder(Path("parts"))) == ("num_train_steps",)
+    assert lengths_of(read_folder(Path("parts"))) == (length,)
 
 
 def test_where_steps_are_all_that_changes_they_are_an_arm_as_any(
