@@ -14,6 +14,8 @@ from torch.autograd.function import once_differentiable
 from .precision import FP32
 from .softcap import Softcap, capped_with_slope
 
+NO_TOKEN = -1  # a target that no loss is on
+
 
 def log_probabilities(
     x_NC: Tensor, head_VC: Tensor, softcap: Softcap | None
@@ -95,21 +97,19 @@ def weighted_cross_entropy(
     prefixes: for every token the one that it begins with, (V,), -1 where none does, and the weight
     of the cross-entropy of these (record 88).
     """
-    lse_BT, T = logits_BTV.logsumexp(-1), y_BT.shape[1]
+    log_p_NV = F.log_softmax(logits_BTV, -1).flatten(0, 1)
 
-    def cross_entropy(ahead: int, targets: Tensor) -> Tensor:
-        z = logits_BTV[:, : T - ahead].gather(-1, targets[..., None])[..., 0]
-        return lse_BT[:, : T - ahead] - z
+    def cross_entropy(targets_BT: Tensor) -> Tensor:
+        targets_N = targets_BT.flatten()
+        return F.nll_loss(log_p_NV, targets_N, ignore_index=NO_TOKEN, reduction="none")
 
-    total = logits_BTV.new_zeros(())
+    total_N = log_p_NV.new_zeros(y_BT.numel())  # one sum: several of unequal lengths do not compile
     for k, weight in enumerate(weights_K.unbind()):
-        total = total + weight * cross_entropy(k, y_BT[:, k:]).sum()
+        total_N = total_N + weight * cross_entropy(F.pad(y_BT[:, k:], (0, k), value=NO_TOKEN))
     if prefixes is not None:
         table_V, weight = prefixes
-        prefix_BT = table_V[y_BT]
-        losses = cross_entropy(0, prefix_BT.clamp(min=0))
-        total = total + weight * losses.where(prefix_BT >= 0, 0.0).sum()
-    return total / y_BT.numel()
+        total_N = total_N + weight * cross_entropy(table_V[y_BT])
+    return total_N.mean()
 
 
 def prefix_table(tokens: Sequence[bytes | None]) -> list[int]:
