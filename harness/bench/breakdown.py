@@ -31,6 +31,8 @@ PARTS = (
     ("nccl:", "communication"),
     ("gloo:", "communication"),
 )
+# of the profiler's own: they can have the number of an event, and with it its kernels once more
+OVERHEADS = ("Command Buffer Full", "Activity Buffer Request", "Lazy Function Loading")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,8 @@ def kernel_time(events: Iterable[Any]) -> Iterator[tuple[str, float]]:
     that launched it.
     """
     for event in events:
+        if event.name in OVERHEADS:
+            continue
         spent = 0
         for kernel in event.kernels:
             if not (event.is_user_annotation and kernel.name == event.name):
