@@ -20,6 +20,8 @@ from harness.config.run import NewValues, RunConfig
 from harness.corpora.index import prepare
 
 TRAINED_TOKENS, TRAINED_STEPS = 65_536, 200
+PASS_TOKENS = 32_768  # at most: eight passes to validate on are what a standard library has
+RUNNER_NEEDS = ("typer", "rich", "pydantic", "psutil", "pandas", "scipy")  # beside torch and numpy
 FALLEN_TO = 0.6  # share of the first loss below which a training's last losses must lie
 # what would tune kernels for minutes is left out, so that a start is a start
 SETTINGS = {"system.coordinate_descent": False, "timing.protocol": "warmup-restore"}
@@ -166,20 +168,35 @@ def check_training(place: Place, preset: str) -> CheckFigures:
 
 
 def check_runner(place: Place, preset: str) -> CheckFigures:
-    """Three steps through the runner on all GPUs, twice in one warm group, then a killed rank."""
-    if importlib.util.find_spec("typer") is None:
-        return {"skipped": "the runner needs the project's dependencies: make install"}
+    """A few steps through the runner on all GPUs, twice in one warm group, then a killed rank."""
+    absent = [name for name in RUNNER_NEEDS if importlib.util.find_spec(name) is None]
+    if absent:
+        return {"skipped": f"the runner needs {', '.join(absent)}: make install"}
     prepare("stdlib", place.folder)
     n_devices = torch.cuda.device_count() if place.device == "cuda" else 2
     world = max(n for n in WORLDS if n <= n_devices)
-    config = place.config(preset)
-    fields = place.settings(data__val_tokens=config.data.micro_tokens * config.data.ranks)
-    if config.schedule.cooldown_steps:  # of the record's length: more than there are here
-        fields["schedule.cooldown_steps"] = 1
+    fields = _fields_of_runs(place, place.config(preset))
     figures = runner(
         preset, fields, scale=place.scale, device=place.device, world=world, folder=place.folder
     )
     return asdict(figures)
+
+
+def _fields_of_runs(place: Place, config: RunConfig) -> NewValues:
+    """Fields of runs of one pass a rank, and as many tokens to validate on."""
+    pass_tokens = min(config.data.micro_tokens, PASS_TOKENS)
+    step_tokens = config.data.ranks * pass_tokens
+    fields = place.settings(
+        data__seq_len=min(config.data.seq_len, pass_tokens),
+        data__micro_tokens=pass_tokens,
+        data__batch_tokens=step_tokens,
+        data__val_tokens=step_tokens,
+        data__val_seq_len=None,
+    )
+    for name in ("cooldown_steps", "extension_steps"):
+        if getattr(config.schedule, name):  # of the record's length: more than there are here
+            fields[f"schedule.{name}"] = 1
+    return fields
 
 
 def _training_fields(place: Place, preset: str, steps: int) -> NewValues:

@@ -194,9 +194,10 @@ def test_the_gather_needs_more_than_one_gpu(
     assert ("skipped" in found) == (world is None)
 
 
+@pytest.mark.parametrize("preset", ["r08", "r18", "r28", "r85"])
 @pytest.mark.parametrize(("n_gpus", "world"), [(1, 1), (3, 2), (7, 4), (8, 8), (16, 8)])
 def test_the_runner_takes_as_many_gpus_as_share_eight_ranks(
-    n_gpus: int, world: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    n_gpus: int, world: int, preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[tuple[Any, ...]] = []
 
@@ -211,18 +212,32 @@ def test_the_runner_takes_as_many_gpus_as_share_eight_ranks(
     monkeypatch.setattr(machine_checks, "runner", run)
     monkeypatch.setattr(machine_checks, "prepare", lambda *_: None)
     place = Place(device="cuda", dry=False, folder=tmp_path)
-    config, _ = resolve("r08", scale="gpt2", device="cpu", settings={})
+    config, _ = resolve(preset, scale="gpt2", device="cpu", settings={})
     monkeypatch.setattr(Place, "config", lambda place, preset: config)
-    assert check_runner(place, "r08")["world"] == world
-    ((preset, fields, how),) = told
-    assert (preset, how["scale"], how["device"], how["folder"]) == (
-        *("r08", "gpt2", "cuda"),
-        tmp_path,
+    assert check_runner(place, preset)["world"] == world
+    ((of, fields, how),) = told
+    assert (of, how["scale"], how["device"], how["folder"]) == (preset, "gpt2", "cuda", tmp_path)
+    # what the standard library of a Python without its tests has to validate on
+    assert fields["data.val_tokens"] == fields["data.batch_tokens"] <= 434_179
+    assert fields.get("schedule.cooldown_steps") == (1 if config.schedule.cooldown_steps else None)
+    asked = resolve(
+        preset,
+        scale="gpt2",
+        device="cuda",
+        settings=fields | {"schedule.steps": runner_check.STEPS},
     )
-    assert fields["data.val_tokens"] == 8 * config.data.micro_tokens
-    assert fields["schedule.cooldown_steps"] == 1
-    monkeypatch.setattr(machine_checks.importlib.util, "find_spec", lambda name: None)
-    assert "make install" in check_runner(place, "r08")["skipped"]
+    assert asked[0].data.ranks == 8
+
+
+def test_the_runner_names_the_package_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = machine_checks.importlib.util.find_spec
+    monkeypatch.setattr(
+        machine_checks.importlib.util, "find_spec", lambda n: None if n == "pydantic" else found(n)
+    )
+    skipped = check_runner(Place(device="cuda", dry=False, folder=tmp_path), "r08")["skipped"]
+    assert skipped == "the runner needs pydantic: make install"
 
 
 def test_a_check_of_kernels_passes_where_all_its_rows_do(
@@ -399,7 +414,7 @@ def test_the_runner_passes_with_one_warm_group_and_one_attempt_more_for_the_kill
     assert sorted(found.ends) == sorted(["finished"] * 2 + [" ".join(first), " ".join(second)])
     assert killed == [{"a", "b"}] and waited == ["process"] * 2
     short, long = files
-    assert [f["set"]["schedule.steps"] for f in files] == [3, 12]
+    assert [f["set"]["schedule.steps"] for f in files] == [4, 12]
     assert short["name"] != long["name"]
     for file in files:
         assert file["base"] == "r08" and file["scale"] == "tiny" and file["seeds"] == 1
