@@ -75,6 +75,7 @@ def run_check(
         )
     seconds = time.perf_counter() - began
     if done.returncode != 0:
+        print(done.stderr, file=sys.stderr)  # all of it: the page has its last line
         last_words = (done.stderr.strip().splitlines() or ["no word"])[-1]
         return CheckRow(
             check=name, preset=preset, status="error", seconds=seconds, reason=last_words[:500]
