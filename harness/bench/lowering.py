@@ -25,11 +25,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from harness.bench.pretend import SHARED_BYTES, an_h100
 from harness.bench.steps import GPT2, resolve
 from harness.bench.traffic import Graph, Network
-from harness.config.run import RunConfig
+from harness.config.run import RunConfig, with_fields
 from harness.model.attention import KERNELS
-from harness.model.gpt import GPT
-from harness.model.precision import dtypes
 from harness.model.tokens import Tokens
+from harness.training.core import Core
 
 LIBRARIES = ("sdpa", "cudnn", "flash")  # attention kernels that no compiler sees into
 GRAPHS = ("forward", "backward")
@@ -117,17 +116,15 @@ def lower(config: RunConfig) -> Lowering:
     T = config.data.seq_len
     B = config.data.micro_tokens // T
     vocab_size, separator = GPT2
-    tokens = Tokens(vocab_size=vocab_size, separator=separator, seq_len=T)
-    precision = dtypes(config.precision.mode, config.precision.policy)
-    with FakeTensorMode(allow_non_fake_inputs=True), device:
-        network = GPT(config.model, tokens, precision)
-        ids = torch.zeros(B, T, dtype=getattr(torch, config.data.input_dtype))
-        targets = torch.zeros(B, T, dtype=torch.int64)
-        window = None
-        if config.model.attn_window is not None:
-            window = torch.zeros((), dtype=torch.int32)
-        compiled = torch.compile(network, dynamic=False, backend=backend)
-        compiled(ids, targets, window).backward()
+    texts = [b"a"] * vocab_size  # which they are does not matter to the code
+    tokens = Tokens(vocab_size=vocab_size, separator=separator, seq_len=T, texts=texts)
+    eager = with_fields(config, {"system.compile": "off"})
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        core = Core(eager, tokens, seed=0, device="cuda")
+        ids = torch.zeros(B, T, dtype=getattr(torch, config.data.input_dtype), device=device)
+        targets = torch.zeros(B, T, dtype=torch.int64, device=device)
+        core.forward = torch.compile(core.forward, dynamic=False, backend=backend)
+        core.gradients([(ids[None], targets[None])], core.set_step(0))
     return lowering
 
 
