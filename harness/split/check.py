@@ -2,7 +2,7 @@
 
 import ast
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from harness.split.names import sites_of
@@ -10,6 +10,8 @@ from harness.split.numbers import broken_assertions
 from harness.split.signatures import Signature, Signatures, called
 
 SEVERAL = ("star", "double")
+# how a line begins that goes on with a statement of the script
+GOES_ON = (" ", "\n", "else:", "elif ", "except:", "except ", "except*", "finally:")
 
 
 class Checker:
@@ -23,6 +25,7 @@ class Checker:
         self.owned = {(site.owner, site.name) for site in given if site.owner}
         self.known = set().union(*(self._lacks(tree) for tree in trees))
         self.checked: dict[str, list[str]] = {}  # variants, and what they lack
+        self.read: dict[str, list[ast.stmt]] = {}  # pieces of variants, which most have alike
 
     def problems(self, text: str) -> list[str]:
         """What a variant lacks, in words; nothing where it passes."""
@@ -32,12 +35,25 @@ class Checker:
 
     def _problems(self, text: str) -> list[str]:
         try:
-            tree = ast.parse(text)
-            if self.compile:
-                _compiled(tree)
-        except SyntaxError as error:
-            return [f"line {error.lineno}: {error.msg}"]
+            tree = self._tree(pieces_of(text))
+        except SyntaxError:  # maybe of a text in quotes that looks like several statements
+            try:
+                tree = self._tree([text])
+            except SyntaxError as error:
+                return [f"line {error.lineno}: {error.msg}"]
         return sorted(self._lacks(tree) - self.known)
+
+    def _tree(self, pieces: Iterable[str]) -> ast.Module:
+        """The syntax tree of a variant. Raises SyntaxError."""
+        body: list[ast.stmt] = []
+        for piece in pieces:
+            if piece not in self.read:
+                tree = ast.parse(piece)
+                if self.compile:
+                    _compiled(tree)
+                self.read[piece] = tree.body
+            body += self.read[piece]
+        return ast.Module(body, [])
 
     def _lacks(self, tree: ast.AST) -> set[str]:
         sites = sites_of(tree)
@@ -55,6 +71,19 @@ class Checker:
             if is_own and not any(answer.owner == site.owner for answer in answers):
                 lacks.add(f"class '{site.owner}' does not give its attribute '{site.name}'")
         return lacks | set(_misfits(tree)) | set(broken_assertions(tree))
+
+
+def pieces_of(text: str) -> list[str]:
+    """The statements of a script in normal form, each as text."""
+    pieces: list[str] = []
+    decorated = False
+    for line in text.splitlines(keepends=True):
+        if pieces and (decorated or line.startswith(GOES_ON)):
+            pieces[-1] += line
+        else:
+            pieces.append(line)
+        decorated = line.startswith("@")
+    return pieces
 
 
 def _compiled(tree: ast.Module) -> None:

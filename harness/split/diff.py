@@ -2,6 +2,7 @@
 
 import ast
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,8 +15,9 @@ from harness.split.merged import (
     Parameter,
     Parameters,
     Swap,
+    atoms_in,
     changing_in,
-    compose,
+    elements,
     inside,
     key_of,
     parameters_of,
@@ -49,11 +51,27 @@ class MergedScripts:
     def _changing(self) -> set[int]:
         return changing_in(self.tree)
 
+    @cached_property
+    def _statements(self) -> list[tuple[Any, set[int]]]:
+        """The script's statements, each with the atoms in it."""
+        return [(part, atoms_in(part)) for part in self.tree.body]
+
+    @cached_property
+    def _written(self) -> dict[Hashable, str]:
+        """Statements with some of their atoms on: of many choices most are alike."""
+        return {}
+
     def text(self, on: Atoms) -> str:
         """The script with these atoms on and the others off."""
-        tree = compose(self.tree, on, self._changing)
+        on, text = frozenset(on), ""
         back = {new: old for atom, (old, new) in self.renames.items() if atom not in on}
-        return text_of(renamed(tree, back))
+        for n, (part, atoms) in enumerate(self._statements):
+            key = (n, on & atoms, *back.items(), not text)
+            if key not in self._written:
+                kept = ast.Module(elements([part], on, self._changing), [])
+                self._written[key] = text_of(renamed(kept, back), is_first=not text)
+            text += self._written[key]
+        return text + "\n"
 
 
 def difference(old: str, new: str) -> MergedScripts:

@@ -46,6 +46,7 @@ class Parameters(NamedTuple):
 
 Atoms = Collection[int]
 Condition = tuple[int, bool] | None  # an atom that must be on, or off; None: always
+HOLDERS = (ast.AST, list, Swap, Only, Parameters, Parameter)  # what parts can be in
 BODIES = ("body", "orelse", "finalbody")
 
 
@@ -58,9 +59,9 @@ def compose(part: Any, on: Atoms, changing: Collection[int]) -> Any:
     if id(part) not in changing:
         return part
     if isinstance(part, list):
-        return _elements(part, on, changing)
+        return elements(part, on, changing)
     if isinstance(part, Parameters):
-        return arguments_of(_elements(part.items, on, changing))
+        return arguments_of(elements(part.items, on, changing))
     if isinstance(part, Parameter):
         arg, default = (compose(piece, on, changing) for piece in (part.arg, part.default))
         return Parameter(part.kind, arg, default)
@@ -72,7 +73,8 @@ def compose(part: Any, on: Atoms, changing: Collection[int]) -> Any:
     return node
 
 
-def _elements(parts: list[Any], on: Atoms, changing: Collection[int]) -> list[Any]:
+def elements(parts: list[Any], on: Atoms, changing: Collection[int]) -> list[Any]:
+    """Those of a list that are there with these atoms on, each composed."""
     kept = []
     for part in parts:
         if not isinstance(part, Only):
@@ -99,9 +101,11 @@ def changing_in(part: Any) -> set[int]:
     return changing
 
 
-def text_of(tree: Any) -> str:
-    """A composed tree as the text of a script."""
-    return ast.unparse(tree) + "\n"
+def text_of(tree: ast.Module, *, is_first: bool) -> str:
+    """Composed statements as text; where they are not a script's first, from its last end on."""
+    if is_first:
+        return ast.unparse(tree)
+    return ast.unparse(ast.Module([ast.Pass(), *tree.body], [])).removeprefix("pass")
 
 
 # ---------------------------------------------------------------- parameters
@@ -152,7 +156,13 @@ def arguments_of(listed: list[Parameter]) -> ast.arguments:
 
 def inside(part: Any) -> Iterator[Any]:
     """The parts of a part, in the order of the text."""
-    if isinstance(part, Swap):
+    if isinstance(part, ast.AST):
+        for name in part._fields:
+            if name != "ctx":  # whether it is read or put stands in what it is part of
+                yield getattr(part, name, None)
+    elif isinstance(part, list):
+        yield from part
+    elif isinstance(part, Swap):
         yield from (part.old, part.new)
     elif isinstance(part, Only):
         yield part.node
@@ -160,23 +170,15 @@ def inside(part: Any) -> Iterator[Any]:
         yield from part.items
     elif isinstance(part, Parameter):
         yield from (part.arg, part.default)
-    elif isinstance(part, list):
-        yield from part
-    elif isinstance(part, ast.AST):
-        for name in part._fields:
-            yield getattr(part, name, None)
 
 
 def walk(part: Any) -> Iterator[Any]:
-    """A part and everything in it, in the order of the text."""
+    """A part and every one in it that may hold further ones, in the order of the text."""
     waiting = [part]
     while waiting:
         piece = waiting.pop()
         yield piece
-        if isinstance(piece, ast.AST):
-            waiting += [getattr(piece, name, None) for name in reversed(piece._fields)]
-        elif isinstance(piece, list | tuple):
-            waiting += reversed(list(inside(piece)))
+        waiting += [p for p in inside(piece) if isinstance(p, HOLDERS)][::-1]
 
 
 def conditioned(part: Any, condition: Condition = None) -> Iterator[tuple[Any, Condition]]:

@@ -5,7 +5,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from harness.split.merged import Condition, Only, Parameter, Parameters, Swap, inside, parameters_of
+from harness.split.merged import (
+    HOLDERS,
+    Condition,
+    Only,
+    Parameter,
+    Parameters,
+    Swap,
+    inside,
+    parameters_of,
+)
 from harness.split.sites import Scope, Site, Sites
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -88,9 +97,10 @@ class _Walker:
         special = SPECIAL.get(type(part))
         if special is not None:
             special(self, part)
-        elif isinstance(part, ast.AST | list | Parameters):
+        else:
             for piece in inside(part):
-                self.visit(piece)
+                if isinstance(piece, HOLDERS):
+                    self.visit(piece)
 
     # ------------------------------------------------------------ nodes with a meaning
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from harness.split.merged import (
+    HOLDERS,
     Condition,
     Only,
     Parameter,
@@ -17,8 +18,10 @@ from harness.split.merged import (
     parameters_of,
     walk,
 )
+from harness.split.names import FUNCTIONS
 
 BY_POSITION = ("positional", "plain")
+TARGETS, NO_CALL = (ast.Name, ast.Attribute), (ast.Name, ast.Constant)
 MADE_BY = ("__init__", "__call__", "forward")
 
 
@@ -118,7 +121,7 @@ class Signatures:
             self.class_conditions.setdefault(part.name, condition)
             for piece in inside(part):
                 self._read(piece, part, condition)
-        elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+        elif isinstance(part, FUNCTIONS):
             signature = _signature(part, condition, is_method=owner is not None)
             if owner is None:
                 _add(self.by_name[part.name], signature)
@@ -128,7 +131,8 @@ class Signatures:
                 self._read(piece, None, condition)
         elif not isinstance(part, ast.expr):  # which holds no definition
             for piece in inside(part):
-                self._read(piece, owner, condition)
+                if isinstance(piece, HOLDERS):
+                    self._read(piece, owner, condition)
 
     def _add_method(self, owner: str, name: str, signature: Signature) -> None:
         is_of_both = self.class_conditions[owner] is None
@@ -138,7 +142,7 @@ class Signatures:
         self.classes[owner][name] = there[-1]
 
     def _note_made(self, target: Any, value: Any) -> None:
-        if not isinstance(target, ast.Name | ast.Attribute):
+        if not isinstance(target, TARGETS) or isinstance(value, NO_CALL):
             return
         name = target.id if isinstance(target, ast.Name) else target.attr
         for part in walk(value):

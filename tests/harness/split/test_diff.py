@@ -39,6 +39,10 @@ PAIRS = {
         "@a\n@b(1)\ndef f():\n    if (n := f(1)) > 2:\n        return f'{n!r:>{w}}'\n",
         "@b(2)\n@c\n@a\ndef f():\n    if (m := f(1, 2)) > 3:\n        return f'{m:>{w}} {c}'\n",
     ),
+    "quoted texts over several lines": (
+        '"""Old\nx = 1\n"""\nx = 1\n\ndef f():\n    """a\nb"""\n    return 1\n',
+        '"""New\n"""\nimport b\n\ndef f():\n    """a\nc"""\n    return b.c\n\nclass A:\n    pass\n',
+    ),
     "deleted": ("del a\n", "del b, c\n"),
     "nothing": ("", "x = 1\nimport a\n"),
     "a renamed exception": (HANDLER.format("e"), HANDLER.format("err")),

@@ -1,7 +1,7 @@
 """What stands in the order of the text and in what is called goes together: names, loops, values given back."""
 
 from harness.split.arms import measured
-from harness.split.check import Checker
+from harness.split.check import Checker, pieces_of
 from harness.split.groups import Parts, take_apart
 from harness.split.source import normal
 
@@ -171,3 +171,18 @@ def test_a_script_that_no_python_compiles_is_checked_by_its_names_alone() -> Non
     assert checker.problems("await f(y)\n") == ["the name 'y' is given nowhere"]
     said = Checker("x = 1\n", "x = 2\n").problems("x = 2\nreturn x\n")
     assert said == ["line 2: 'return' outside function"]
+
+
+def test_a_variant_is_checked_statement_by_statement_and_a_text_in_quotes_as_a_whole() -> None:
+    block = "if a:\n    b\nelif c:\n    d\nelse:\n    e\n"
+    caught = (
+        "\ntry:\n    f()\nexcept A:\n    g()\nexcept:\n    h()\nelse:\n    i()\nfinally:\n    j()\n"
+    )
+    defined = "@k\n@l(1)\nasync def m():\n\n    def n():\n        pass\n"
+    statements = [block[:-1] + caught[:1], caught[1:-1] + "\n", defined, "o = 1\n"]
+    assert pieces_of("".join(statements)) == statements
+    quoted = 'def f():\n    """a\nreturn x\n    """\n'
+    checker = Checker(quoted, quoted + "x = 1\n")
+    assert checker.problems(quoted + "x = 2\n") == []
+    assert checker.problems(quoted + "x = y\n") == ["the name 'y' is given nowhere"]
+    assert checker.problems(quoted + "return x\n") == ["line 5: 'return' outside function"]
