@@ -90,7 +90,8 @@ def parse_value(text: str) -> Any:
 class YamlFile:
     """A mapping read from a file, with `where(*keys)` for messages: 'file:line'."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, told_in: str = "docs/experiments.md") -> None:
+        """told_in: the page that says what belongs in it. Raises UserError."""
         self.path = path
         try:
             text = path.read_text(encoding="utf-8")
@@ -104,9 +105,7 @@ class YamlFile:
         try:
             node = loader.get_single_node()
             if node is None:
-                raise UserError(
-                    f"{path}: the file is empty; see docs/experiments.md for what belongs in it"
-                )
+                raise UserError(f"{path}: the file is empty; see {told_in} for what belongs in it")
             loader.note_lines(node)
             self.data = loader.construct_document(node)
         except yaml.MarkedYAMLError as error:

@@ -75,7 +75,9 @@ def _tell_what_runs(folder: "Folder") -> None:
     from harness.split.arms import measured
 
     if measured(folder.groups):
-        print(f"then: ablate run {folder.path / 'experiment.yaml'}")
+        experiment = folder.path / "experiment.yaml"
+        if experiment.exists():
+            print(f"then: ablate run {experiment}")
     else:
         print("no group is an arm: all are in every arm or change nothing by themselves")
 

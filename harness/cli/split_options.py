@@ -55,8 +55,9 @@ class SplitOptions:
         typer.Option("--smoke-env", metavar="NAME=VALUE", help="with --smoke; several times"),
     ] = None
     smoke_limit: Annotated[
-        float, typer.Option("--smoke-limit", help="seconds of one arm", min=1.0)
-    ] = 600.0
+        float | None,
+        typer.Option("--smoke-limit", help="seconds of one arm; default: 600", min=1.0),
+    ] = None
     smoke_memory: Annotated[
         float | None,
         typer.Option(
@@ -87,8 +88,12 @@ class SplitOptions:
             raise UserError("--check and --prune: one after the other")
         if len(asked) > 1:
             raise UserError(f"{asked[1]}: checks the folder first: leave {asked[0]} out")
-        if "--smoke" not in asked and (self.smoke_command is not None or self.smoke_env):
-            raise UserError("--smoke-command, --smoke-env: go with --smoke DIR: name its folder")
+        of_smoke = (self.smoke_command, self.smoke_env or None, self.smoke_limit, self.smoke_memory)
+        if "--smoke" not in asked and any(given is not None for given in of_smoke):
+            raise UserError(
+                "--smoke-command, --smoke-env, --smoke-limit, --smoke-memory: go with --smoke DIR: "
+                "name its folder"
+            )
         if "--prune" not in asked and self.margin is not None:
             raise UserError("--margin: goes with --prune DIR: name its folder")
         of_scripts = (self.old, self.out, self.parents, self.command)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from harness.split.folder import Folder
     from harness.split.smoke import Smoke, TwoSteps
 
+LIMIT_S = 600.0  # of one arm
 FREE_SHARE = 0.8
 MIB_OF_GIB = 1024
 EXPERIMENT = "experiment.yaml"
@@ -123,6 +124,7 @@ def _taker(folder: "Folder", options: SplitOptions) -> "StepTaker":
     modules = dict(folder.modules())
     files = {**modules, folder.script: folder.new.encode()}
     check_start(trainer, Code(script=folder.script, files=files), where="--smoke")
+    wall_s = LIMIT_S if options.smoke_limit is None else options.smoke_limit
     memory = psutil.virtual_memory().available / (1 << 20) * FREE_SHARE
     if options.smoke_memory is not None:
         memory = options.smoke_memory * MIB_OF_GIB
@@ -130,7 +132,7 @@ def _taker(folder: "Folder", options: SplitOptions) -> "StepTaker":
         trainer=trainer,
         modules=modules,
         slot=Slot(held=gpus, gpus=gpus, threads=find_cpus()),
-        limits=SmokeLimits(wall_s=options.smoke_limit, memory_mib=memory),
+        limits=SmokeLimits(wall_s=wall_s, memory_mib=memory),
     )
 
 

@@ -163,7 +163,7 @@ def patch_of(before: str, after: str, script: str) -> str:
 
 def read_folder(path: Path) -> Folder:
     """Read a folder and check its groups; raises UserError with the line that is wrong."""
-    file = YamlFile(path / CHANGES)
+    file = YamlFile(path / CHANGES, told_in="docs/split.md")
     read_bytes(path / CHANGES, below=1)  # which refuses a link
     script = file.data.get("script")
     if not isinstance(script, str) or not re.fullmatch(r"[\w.-]+", script):

@@ -29,12 +29,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 DIR = Path("parts")
+OF_SMOKE = "--smoke-command, --smoke-env, --smoke-limit, --smoke-memory"
 REFUSED: dict[str, dict[str, Any]] = {
     "--check and --prune: one after the other": {"check": DIR, "prune": DIR},
     "--smoke: checks the folder first: leave --check out": {"check": DIR, "smoke": DIR},
     "--smoke: checks the folder first: leave --prune out": {"prune": DIR, "smoke": DIR},
-    "--smoke-command, --smoke-env: go with --smoke DIR: name its folder": {"smoke_command": "x"},
-    "--smoke-command, --smoke-env: go with": {"smoke_env": ["A=1"], "check": DIR},
+    f"{OF_SMOKE}: go with --smoke DIR: name its folder": {"smoke_command": "x"},
+    f"{OF_SMOKE}: go with --smoke": {"smoke_env": ["A=1"], "check": DIR},
+    f"{OF_SMOKE}: go with": {"smoke_limit": 600.0},
+    f"{OF_SMOKE}: go": {"smoke_memory": 2.0, "check": DIR},
     "--check: reads a folder alone: leave OLD, NEW, --parents, --command and -o out": {
         "check": DIR,
         "old": "a",

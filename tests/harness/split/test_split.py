@@ -313,6 +313,17 @@ def test_what_is_in_every_arm_is_needed_without_a_word(
     groups = {group.name: group for group in read_folder(folder).groups}
     assert groups["rate"].needs == ("neutral",)
     assert f"then: ablate run {folder / 'experiment.yaml'}" in capsys.readouterr().out
+    (folder / "experiment.yaml").unlink()
+    assert ablate("split", "--check", folder) == 0
+    assert "then:" not in capsys.readouterr().out
+
+
+def test_an_empty_list_of_groups_is_sent_to_its_own_page(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "changes.yaml").write_text("")
+    assert ablate("split", "--check", folder) == 2
+    assert "the file is empty; see docs/split.md" in capsys.readouterr().err
 
 
 def test_what_is_in_every_arm_may_need_what_is_no_arm(
