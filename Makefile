@@ -70,7 +70,7 @@ bench: install  ## the core against plain scripts of the same recipes: losses, s
 gpu-check:  ## accept a GPU machine: kernels, speed, memory, 200 steps; one JSON and one page (DRY=1: tiny, on a CPU)
 	@$(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m harness.bench.gpu_check $(if $(DRY),--dry-run)
 
-traffic: install  ## an H100's generated code, no GPU needed: bytes against the records' own, launches, binaries; records to 18, r28, r85 (installs triton)
+traffic: install  ## an H100's generated code, no GPU needed: r08 and r18 against the records' own and as binaries; the others to 18, r28, r85 (installs triton)
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[traffic]'
 	OMP_NUM_THREADS=1 ABLATE_REQUIRE_TRITON=1 $(BIN)/pytest -n 2 --dist load tests/harness/bench/test_traffic.py
 

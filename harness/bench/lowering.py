@@ -104,7 +104,7 @@ def library_attention(
 
 
 def lower(config: RunConfig) -> Lowering:
-    """A pass of the network over its tokens, forward and backward."""
+    """What the first update computes in one pass, forward and backward."""
     torch._dynamo.reset_code_caches()  # the whole reset would ask the card
     torch._inductor.config.coordinate_descent_tuning = config.system.coordinate_descent
     lowering, device = Lowering(), torch.device("cuda", 0)

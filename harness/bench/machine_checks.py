@@ -21,7 +21,7 @@ from harness.corpora.index import prepare
 
 TRAINED_TOKENS, TRAINED_STEPS = 65_536, 200
 PASS_TOKENS = 32_768  # at most: eight passes to validate on are what a standard library has
-RUNNER_NEEDS = ("typer", "rich", "pydantic", "psutil", "pandas", "scipy")  # beside torch and numpy
+RUNNER_NEEDS = ("typer", "rich", "pydantic", "psutil", "pandas", "scipy")  # beside the core's own
 FALLEN_TO = 0.6  # share of the first loss below which a training's last losses must lie
 # what would tune kernels for minutes is left out, so that a start is a start
 SETTINGS = {"system.coordinate_descent": False, "timing.protocol": "warmup-restore"}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli.split_options import SplitOptions
+from harness.cli.split_options import LIMIT_S, SplitOptions
 from harness.cli.table import print_table
 from harness.errors import UserError
 from harness.run.document import Content
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from harness.split.folder import Folder
     from harness.split.smoke import Smoke, TwoSteps
 
-LIMIT_S = 600.0  # of one arm
 FREE_SHARE = 0.8
 MIB_OF_GIB = 1024
 EXPERIMENT = "experiment.yaml"

@@ -1,8 +1,9 @@
 """The static check of a variant: its names and attributes are given, its calls fit."""
 
 import ast
+import re
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from harness.split.names import sites_of
@@ -12,6 +13,7 @@ from harness.split.signatures import Signature, Signatures, called
 SEVERAL = ("star", "double")
 # how a line begins that goes on with a statement of the script
 GOES_ON = (" ", "\n", "else:", "elif ", "except:", "except ", "except*", "finally:")
+OF_THE_WHOLE = re.compile("^(?:from __future__|global) ", re.MULTILINE)  # where it stands matters
 
 
 class Checker:
@@ -25,7 +27,7 @@ class Checker:
         self.owned = {(site.owner, site.name) for site in given if site.owner}
         self.known = set().union(*(self._lacks(tree) for tree in trees))
         self.checked: dict[str, list[str]] = {}  # variants, and what they lack
-        self.read: dict[str, list[ast.stmt]] = {}  # pieces of variants, which most have alike
+        self.read: dict[str, list[ast.stmt]] = {}  # statements of variants, by their text
 
     def problems(self, text: str) -> list[str]:
         """What a variant lacks, in words; nothing where it passes."""
@@ -35,25 +37,31 @@ class Checker:
 
     def _problems(self, text: str) -> list[str]:
         try:
-            tree = self._tree(pieces_of(text))
-        except SyntaxError:  # maybe of a text in quotes that looks like several statements
+            tree = self._tree_of_pieces(text)
+        except SyntaxError:  # of a line of the whole, or a text in quotes looked like statements
             try:
-                tree = self._tree([text])
+                tree = self._tree(text)
             except SyntaxError as error:
                 return [f"line {error.lineno}: {error.msg}"]
         return sorted(self._lacks(tree) - self.known)
 
-    def _tree(self, pieces: Iterable[str]) -> ast.Module:
-        """The syntax tree of a variant. Raises SyntaxError."""
+    def _tree_of_pieces(self, text: str) -> ast.Module:
+        """The same as of the whole; a statement that other variants have too is read once."""
+        if OF_THE_WHOLE.search(text):
+            return self._tree(text)
         body: list[ast.stmt] = []
-        for piece in pieces:
+        for piece in pieces_of(text):
             if piece not in self.read:
-                tree = ast.parse(piece)
-                if self.compile:
-                    _compiled(tree)
-                self.read[piece] = tree.body
+                self.read[piece] = self._tree(piece).body
             body += self.read[piece]
         return ast.Module(body, [])
+
+    def _tree(self, text: str) -> ast.Module:
+        """The syntax tree of a text. Raises SyntaxError."""
+        tree = ast.parse(text)
+        if self.compile:
+            _compiled(tree)
+        return tree
 
     def _lacks(self, tree: ast.AST) -> set[str]:
         sites = sites_of(tree)
@@ -76,13 +84,14 @@ class Checker:
 def pieces_of(text: str) -> list[str]:
     """The statements of a script in normal form, each as text."""
     pieces: list[str] = []
-    decorated = False
+    is_decorated = is_quoted = False
     for line in text.splitlines(keepends=True):
-        if pieces and (decorated or line.startswith(GOES_ON)):
+        if pieces and (is_decorated or is_quoted or line.startswith(GOES_ON)):
             pieces[-1] += line
         else:
             pieces.append(line)
-        decorated = line.startswith("@")
+        is_decorated = line.startswith("@")
+        is_quoted ^= line.count('"""') % 2 == 1
     return pieces
 
 

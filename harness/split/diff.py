@@ -58,7 +58,7 @@ class MergedScripts:
 
     @cached_property
     def _written(self) -> dict[Hashable, str]:
-        """Statements with some of their atoms on: of many choices most are alike."""
+        """Statements with some of their atoms on, kept by `text`: most choices have most alike."""
         return {}
 
     def text(self, on: Atoms) -> str:

@@ -102,7 +102,9 @@ def changing_in(part: Any) -> set[int]:
 
 
 def text_of(tree: ast.Module, *, is_first: bool) -> str:
-    """Composed statements as text; where they are not a script's first, from its last end on."""
+    """Composed statements as text.
+
+    is_first: of the script's; else the line's end and the blank lines before them come first."""
     if is_first:
         return ast.unparse(tree)
     return ast.unparse(ast.Module([ast.Pass(), *tree.body], [])).removeprefix("pass")

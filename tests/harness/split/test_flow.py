@@ -181,6 +181,11 @@ def test_a_variant_is_checked_statement_by_statement_and_a_text_in_quotes_as_a_w
     defined = "@k\n@l(1)\nasync def m():\n\n    def n():\n        pass\n"
     statements = [block[:-1] + caught[:1], caught[1:-1] + "\n", defined, "o = 1\n"]
     assert pieces_of("".join(statements)) == statements
+    text = '"""a\nx = 1\n"""\n' + "o = 1\n"
+    assert pieces_of(text) == [text[:-6], "o = 1\n"]
+    future = "from __future__ import annotations\n"
+    late = Checker("import a\nx = 1\n", future + "x = 2\n").problems("import a\n" + future)
+    assert late == ["line 2: from __future__ imports must occur at the beginning of the file"]
     quoted = 'def f():\n    """a\nreturn x\n    """\n'
     checker = Checker(quoted, quoted + "x = 1\n")
     assert checker.problems(quoted + "x = 2\n") == []
