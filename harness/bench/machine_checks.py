@@ -168,7 +168,7 @@ def check_training(place: Place, preset: str) -> CheckFigures:
 
 
 def check_runner(place: Place, preset: str) -> CheckFigures:
-    """A few steps through the runner on all GPUs, twice in one warm group, then a killed rank."""
+    """Three steps through the runner on all GPUs, twice in one warm group, then a killed rank."""
     absent = [name for name in RUNNER_NEEDS if importlib.util.find_spec(name) is None]
     if absent:
         return {"skipped": f"the runner needs {', '.join(absent)}: make install"}
@@ -193,9 +193,8 @@ def _fields_of_runs(place: Place, config: RunConfig) -> NewValues:
         data__val_tokens=step_tokens,
         data__val_seq_len=None,
     )
-    for name in ("cooldown_steps", "extension_steps"):
-        if getattr(config.schedule, name):  # of the record's length: more than there are here
-            fields[f"schedule.{name}"] = 1
+    if config.schedule.cooldown_steps:  # of the record's length: more than there are here
+        fields["schedule.cooldown_steps"] = 1
     return fields
 
 

@@ -18,7 +18,7 @@ from harness.errors import UserError
 from harness.run.attempts import AttemptRow, read_attempts
 
 WORLDS = (1, 2, 4, 8)  # processes that share the records' eight ranks evenly
-STEPS, STEPS_OF_KILLED = 4, 12  # of a run in a row: as many as a record of four stages asks
+STEPS, STEPS_OF_KILLED = 3, 12
 LOOKS_EVERY_S = 0.01
 
 
