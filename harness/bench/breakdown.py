@@ -32,7 +32,7 @@ PARTS = (
     ("gloo:", "communication"),
 )
 # of the profiler's own: they can have the number of an event, and with it its kernels once more
-OVERHEADS = ("Command Buffer Full", "Activity Buffer Request", "Lazy Function Loading")
+OVERHEADS = ("Command Buffer Full", "Activity Buffer Request")
 
 
 @dataclass(frozen=True, kw_only=True)
