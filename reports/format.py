@@ -73,9 +73,13 @@ def signed_difference(value: float) -> str:
 
 def fine_difference(value: float) -> str:
     """Four decimals; two digits of a difference that four would write as nothing."""
+    return f"{value:+.{loss_decimals(value)}f}"
+
+
+def loss_decimals(value: float) -> int:
     if 0 < abs(value) < SMALLEST_LOSS:
-        return f"{value:+.{min(DECIMALS, 1 - magnitude(value))}f}"
-    return f"{value:+.4f}"
+        return min(DECIMALS, 1 - magnitude(value))
+    return 4
 
 
 def gain(value: float) -> str:
@@ -91,7 +95,8 @@ def token_count(value: float) -> str:
 
 
 def percent_change(value: float) -> str:
-    return f"{100 * value:+.1f} %"
+    """One decimal; none of a change by more than the whole."""
+    return f"{100 * value:+.{0 if abs(value) >= 1 else 1}f} %"
 
 
 def points(value: float) -> str:
@@ -134,14 +139,15 @@ def show(value: Any, kind: str) -> str:
     """The value as the page prints it; NONE where it is not known."""
     if not known(value):
         return NONE
-    text = FORMATS[kind](settled(value))
-    if ZERO.fullmatch(text):  # a difference that rounds to nothing has no sign
-        text = text.lstrip("+-")
-        if kind == "loss_delta":
-            text = NO_DIFFERENCE
-    if "e-" in text:
-        return text
-    return text.replace("-", "−")
+    text = typeset(FORMATS[kind](settled(value)))
+    return NO_DIFFERENCE if kind == "loss_delta" and ZERO.fullmatch("+" + text) else text
+
+
+def typeset(text: str) -> str:
+    """A written number with the sign for minus, and none where it rounds to nothing."""
+    if ZERO.fullmatch(text):
+        return text.lstrip("+-")
+    return text if "e-" in text else text.replace("-", "−")
 
 
 def interval(low: Any, high: Any, kind: str) -> str:
@@ -153,9 +159,17 @@ def interval(low: Any, high: Any, kind: str) -> str:
         left = show(low, kind)
     if known(high):
         right = show(high, kind)
+    if kind == "loss_delta" and known(low) and known(high):
+        left, right = of_one_precision(settled(low), settled(high))
     if " %" in left + right:  # one sign for both ends
         return f"[{left.removesuffix(' %')}, {right.removesuffix(' %')}] %"
     return f"[{left}, {right}]"
+
+
+def of_one_precision(low: float, high: float) -> tuple[str, str]:
+    """Both ends of an interval of losses with the decimals that the smaller one needs."""
+    decimals = max(loss_decimals(low), loss_decimals(high))
+    return typeset(f"{low:+.{decimals}f}"), typeset(f"{high:+.{decimals}f}")
 
 
 def with_interval(value: Any, low: Any, high: Any, kind: str) -> str:

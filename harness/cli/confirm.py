@@ -55,6 +55,7 @@ def confirm(
 ) -> None:
     """Write the confirmatory experiment that follows from an exploratory one."""
     from harness.cli.lookup import compared, load_for_report
+    from harness.store.plans import read_plan
 
     file = exploratory_file(experiment, results)
     loaded = current_part(read_experiment(experiment, settings), results)
@@ -74,6 +75,8 @@ def confirm(
     is_retuned = loaded.estimand == "retuned"
     seeds = n if is_retuned else fresh_seeds(explored.plan, results, n)
     data = confirmatory(file.data, overrides, explored.plan, arms or [], seeds=seeds, margin=margin)
+    if out is not None and read_plan(results, data["name"]) is not None:
+        data["name"] = out.stem  # asked again before, by an experiment of that name
     plugins = data.pop("plugins", [])
     if plugins:
         data["plugins"] = [str((file.path.parent / path).resolve()) for path in plugins]

@@ -52,7 +52,7 @@ class Recipe:
     plan: Plan
     budget: int | None
     by_arm: Mapping[str, Sequence[Document]]  # config.yaml of every compared run that has one
-    results: Sequence[Result]  # of the same runs
+    results_by_arm: Mapping[str, Sequence[Result]]  # of the same runs
     environments: Sequence[Document]
     plugins: Mapping[str, str]  # file of a plug-in -> its source
     accelerators: Sequence[str] = ()  # as the table of the same runs names them
@@ -63,19 +63,20 @@ class Recipe:
         """The runs whose losses are compared at the budget."""
         run_ids = compared_runs(experiment, budget)
         by_arm: dict[str, list[Document]] = {arm.name: [] for arm in experiment.plan.arms}
-        results, environments = [], []
+        results: dict[str, list[Result]] = {arm.name: [] for arm in experiment.plan.arms}
+        environments = []
         for arm, run_id in run_ids:
             if run_id in experiment.configs:
                 by_arm[arm].append(experiment.configs[run_id])
             if run_id in experiment.results:
-                results.append(experiment.results[run_id])
+                results[arm].append(experiment.results[run_id])
             if run_id in experiment.environments:
                 environments.append(experiment.environments[run_id])
         return cls(
             plan=experiment.plan,
             budget=budget,
             by_arm=by_arm,
-            results=results,
+            results_by_arm=results,
             environments=environments,
             plugins=experiment.plugins,
             accelerators=accelerators(experiment, [run_id for _, run_id in run_ids]),
@@ -86,6 +87,11 @@ class Recipe:
     def documents(self) -> list[Document]:
         """Of all arms."""
         return [document for documents in self.by_arm.values() for document in documents]
+
+    @cached_property
+    def results(self) -> list[Result]:
+        """Of all arms."""
+        return [result for results in self.results_by_arm.values() for result in results]
 
     @cached_property
     def settings(self) -> Mapping[str, Sequence[Fields]]:

@@ -17,6 +17,7 @@ KERNELS = {  # setting -> how it is said
     "system.compile": "{}",
 }
 COMPILED = {"auto": "compiled on CUDA alone", "on": "compiled", "off": "not compiled"}
+ON_PROCESSORS = {**COMPILED, "auto": "not compiled (no CUDA)"}
 SUBSTITUTE = re.compile(r"(?P<field>\S+)=(?P<asked>\S+) by (?P<used>\S+) \((?P<why>[^)]+)\)")
 REPLACED = {  # setting that a device replaces -> how that is said
     "model.attn_kernel": "{used} attention for {asked} ({why})",
@@ -83,7 +84,14 @@ def n_heads(r: Recipe) -> Any:
 
 
 def parameters(r: Recipe) -> Any:
-    return one_or_all(sorted(distinct(result.parameters for result in r.results)))
+    """One number where all models have it, else arm -> its own."""
+    of_arms = {}
+    for arm, results in r.results_by_arm.items():
+        counted = one_or_all(distinct(result.parameters for result in results))
+        if counted is not None:
+            of_arms[arm] = counted
+    several = distinct(of_arms.values())
+    return several[0] if len(several) == 1 else of_arms or None
 
 
 def seq_len(r: Recipe) -> Any:
@@ -154,10 +162,16 @@ def kernels(r: Recipe) -> str | None:
     for field, pattern in KERNELS.items():
         values = [setting_words(value) for value in r.of_baseline(field) if value is not None]
         if field == "system.compile":
-            values = [COMPILED.get(value, value) for value in values]
+            said_of = ON_PROCESSORS if on_processors(r) else COMPILED
+            values = [said_of.get(value, value) for value in values]
         if values:
             said.append(pattern.format(" or ".join(values)))
     return ", ".join(said) or None
+
+
+def on_processors(r: Recipe) -> bool:
+    """Whether every run is known to have had no GPU."""
+    return bool(r.environments) and all(e.get("gpus") == [] for e in r.environments)
 
 
 def substituted(r: Recipe) -> list[str] | None:

@@ -273,6 +273,11 @@ def is_timed(bundle: Bundle) -> bool:
     return all(np.isfinite(run.times).all() for run in bundle.runs.values())
 
 
+def is_curve(bundle: Bundle) -> bool:
+    """Whether there is more to see than where it began and where it ended."""
+    return int((bundle.steps > 0).sum()) > 1
+
+
 def fits_logarithms(bundle: Bundle) -> bool:
     """Whether logarithmic axes can show it: losses above zero, a course of several points."""
     return bool((bundle.low > 0).all()) and int((bundle.steps > 0).sum()) >= COURSE
@@ -294,7 +299,7 @@ def curve_figures(
     curves, runs: the experiment's tables; step_tokens: of each arm, where a step is no unit.
     """
     data = bundles(curves, runs, palette.arms, budget, step_tokens)
-    data = {arm: b for arm, b in data.items() if len(b.steps) > 1}  # a point is no curve
+    data = {arm: b for arm, b in data.items() if is_curve(b)}
     if not data:
         return []
     timed = {arm: b for arm, b in data.items() if is_timed(b)}

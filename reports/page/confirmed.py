@@ -5,12 +5,15 @@ from dataclasses import dataclass
 
 from harness.run.plan import Plan, PlanArm
 from harness.run.plural import plural
+from reports.analysis.comparison import is_confirmed_by_command
 from reports.analysis.increments import judged_pairs
+from reports.analysis.types import Comparisons
 from reports.inputs.experiment import Experiment
 from reports.page.by_design import Confirmation
 from reports.page.headline import sentence_on
-from reports.page.naming import NAMED, listing
+from reports.page.naming import NAMED, listing, verb_for
 from reports.page.related import address_of
+from reports.page.selection import confirmation_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +54,23 @@ def whole_arms(plan: Plan, later: Plan) -> str:
     return f" There an arm is all parts up to its own, against {later.baseline}."
 
 
-def not_asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> str:
-    """The arms that no other experiment asked again, in a sentence; '' where there is none."""
+def not_asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> list[str]:
+    """The arms that no other experiment asked again."""
     asked = {key_of(arm) for other in confirmed for arm in other.experiment.plan.arms}
-    left = [arm.name for arm in experiment.plan.arms if key_of(arm) not in asked]
-    return f" Not asked again: {listing(left, most=NAMED)}." if left else ""
+    return [arm.name for arm in experiment.plan.arms if key_of(arm) not in asked]
+
+
+def asking_the_rest(plan: Plan, outcome: Comparisons, left: Sequence[str]) -> str:
+    """What asks again of the undecided arms that nobody asked again; '' where there are none."""
+    judged = {arm: outcome.judged(arm) for arm in left if arm in outcome.arms}
+    arms = [arm for arm, c in judged.items() if c is not None and c.kind == "undecided"]
+    if not arms:
+        return ""
+    command = "a new experiment"
+    if is_confirmed_by_command(plan) and len(arms) <= NAMED:
+        command = f"{confirmation_of(plan, *arms, file='FILE')}"
+    names, verb = listing(arms, most=NAMED), verb_for(arms, "is", "are")
+    return f"{command}, for {names}, which {verb} undecided here and not asked again"
 
 
 def key_of(arm: PlanArm) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:

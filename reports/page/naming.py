@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from harness.run.plural import plural
+
 NAMED = 4  # arms that a sentence names; the rest is counted
 
 
@@ -18,3 +20,8 @@ def listing(names: Sequence[str], *, most: int, comma: str = ", ") -> str:
     if len(names) == 1:
         return names[0]
     return comma.join(names[:-1]) + " and " + names[-1]
+
+
+def few_named(arms: Sequence[str]) -> str:
+    """The arms by their names; above two how many, which stand under what differed."""
+    return plural(len(arms), "arm") if len(arms) > 2 else listing(arms, most=2)

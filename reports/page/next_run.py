@@ -15,7 +15,7 @@ from reports.inputs.experiment import Experiment
 from reports.page.asking import asked_steps
 from reports.page.by_design import ByDesign, Confirmation
 from reports.page.command_words import OF_RESULTS, without_folders
-from reports.page.confirmed import not_asked_again, whole_arms
+from reports.page.confirmed import asking_the_rest, not_asked_again, whole_arms
 from reports.page.headline import loss_gained
 from reports.page.naming import NAMED, listing
 from reports.page.places import place_words
@@ -36,7 +36,7 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons, by_design: By
     if experiment.plan.imported or not judged:
         return ""
     if by_design.confirmed:
-        return next_of_confirmed(experiment, by_design.confirmed)
+        return next_of_confirmed(experiment, outcome, by_design.confirmed)
     if experiment.plan.halving:
         return next_of_halving(experiment, outcome)
     helping = [arm for arm, c in judged.items() if c.kind == "helps"]
@@ -46,6 +46,7 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons, by_design: By
         text = next_of_axes(experiment.plan, places, by_design.signs, points)
         return text.replace(NO_STEP, unasked(experiment, outcome))
     helps = listing(helping or ["nothing"], most=NAMED)
+    other = outcome.own_words.before if outcome.increments else outcome.baseline
     asking = asked_steps(outcome)
     to_confirm = [arm for arm in helping if judged[arm].exploratory]
     if to_confirm and experiment.memory.confirmed_by:
@@ -62,10 +63,12 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons, by_design: By
             step += " (the table has the others')"
     else:
         step = unasked(experiment, outcome)
-    return f"Shown to help: {helps}. What to run next: {step}."
+    return f"Shown to be better than {other}: {helps}. What to run next: {step}."
 
 
-def next_of_confirmed(experiment: Experiment, confirmed: Sequence[Confirmation]) -> str:
+def next_of_confirmed(
+    experiment: Experiment, outcome: Comparisons, confirmed: Sequence[Confirmation]
+) -> str:
     """What the last experiment that asked again says to run; of an unfinished one its rest."""
     last = confirmed[-1]
     if last.n_to_come:
@@ -74,8 +77,12 @@ def next_of_confirmed(experiment: Experiment, confirmed: Sequence[Confirmation])
             f" {plural(last.n_to_come, 'run')} to come, which asks again on fresh seeds."
         )
     told = next_of_verdicts(last.experiment, last.outcome, last.by_design)
+    left = not_asked_again(experiment, confirmed)
+    told = told.replace(NO_STEP, asking_the_rest(experiment.plan, outcome, left) or NO_STEP)
     told += whole_arms(experiment.plan, last.experiment.plan)
-    return f"By {last.experiment.name}: {told}{not_asked_again(experiment, confirmed)}"
+    if left:
+        told += f" Not asked again: {listing(left, most=NAMED)}."
+    return f"By {last.experiment.name}: {told}"
 
 
 def next_of_halving(experiment: Experiment, outcome: Comparisons) -> str:
@@ -152,7 +159,7 @@ def next_of_axes(
             f"What helps is judged by {grid_for(plan)}, whose rates these runs choose. What to run"
             f" next, for rates that are better known: {step}."
         )
-    return f"Shown to help: {helps}. What to run next: {step}."
+    return f"Shown to be better: {helps}. What to run next: {step}."
 
 
 def of_first_arm(places: Sequence[Optimum]) -> list[Optimum]:

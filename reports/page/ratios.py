@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from reports.analysis.types import Comparisons, effect
 from reports.format import show
+from reports.page.naming import NAMED
 
 APART = 0.02  # of the baseline's: below it nobody sees two numbers
 
@@ -15,7 +16,7 @@ def are_apart(of_means: float, of_blocks: float) -> bool:
 
 
 def ratio_notes(outcome: Comparisons) -> Iterator[str]:
-    """Of the arm whose means are the furthest from its ratio, if they are apart for the eye."""
+    """Of the arms whose means and ratio are apart for the eye, the furthest first."""
     means = {arm: cell.mean.get("step_ms") for arm, cell in outcome.cells.items()}
     base, apart = means.get(outcome.baseline), {}
     for arm in outcome.arms:
@@ -25,10 +26,13 @@ def ratio_notes(outcome: Comparisons) -> Iterator[str]:
     apart = {arm: two for arm, two in apart.items() if are_apart(*two)}
     if not apart:
         return
-    arm = max(apart, key=lambda arm: abs(apart[arm][0] - apart[arm][1]))
-    of_means, of_blocks = (show(value, "percent") for value in apart[arm])
+    told = []
+    for arm in sorted(apart, key=lambda arm: -abs(apart[arm][0] - apart[arm][1])):
+        of_means, of_blocks = (show(value, "percent") for value in apart[arm])
+        told.append(f"{arm} {of_means} and {of_blocks}")
+    more = f" and {len(told) - NAMED} more" if len(told) > NAMED else ""
     yield (
-        f"Of {arm} the mean step time is {of_means} off {outcome.baseline}'s, its Δ step time"
-        f" {of_blocks}: Δ is the mean of the ratios within blocks, which one slow run moves less"
-        " than it moves the mean in ms; it is Δ that is judged."
+        f"Off {outcome.baseline}'s step time by the means in ms and by Δ:"
+        f" {'; '.join(told[:NAMED])}{more}. Δ is the mean of the ratios within blocks, which one"
+        " slow run moves less than it moves the mean in ms; it is Δ that is judged."
     )

@@ -6,7 +6,10 @@ from typing import Any
 
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_columns import RECIPE_COLUMNS
+from reports.format import show
+from reports.page.naming import NAMED, listing
 
+GROWTH = "schedule.batch_growth"  # in multiples of both what a sequence and a batch begin with
 LONG = 90  # characters of a fact that has a line to itself
 
 
@@ -40,7 +43,9 @@ def recipe_box(recipe: Recipe) -> RecipeBox:
             continue
         if value == [] and column.key == "plugins":
             continue
-        text = fact_text(value) + rest_of_words(column.key, value)
+        text = fact_text(value) + rest_of_words(column.key, value, recipe)
+        if isinstance(value, Mapping):
+            text = by_arm_text(value, recipe.plan.baseline)
         facts.append(
             RecipeFact(
                 key=f"recipe.{column.key}",
@@ -60,12 +65,25 @@ def fact_text(value: Any) -> str:
     return str(value)
 
 
-def rest_of_words(key: str, value: Any) -> str:
+def by_arm_text(of_arms: Mapping[str, Any], baseline: str) -> str:
+    """The baseline's number, then the arms that have another one, the furthest from it first."""
+    usual = of_arms.get(baseline)
+    if not isinstance(usual, int):
+        return "; ".join(f"{arm} {fact_text(value)}" for arm, value in of_arms.items())
+    shares = {arm: value / usual - 1 for arm, value in of_arms.items() if isinstance(value, int)}
+    told = []
+    for arm in sorted(shares, key=lambda arm: -abs(shares[arm])):
+        if shares[arm]:
+            told.append(f"{arm} {of_arms[arm]} ({show(shares[arm], 'percent')})")
+    told += [f"{arm} {fact_text(of_arms[arm])}" for arm in of_arms if arm not in shares]
+    return f"{usual}; {listing(told, most=NAMED, comma='; ')}"
+
+
+def rest_of_words(key: str, value: Any, recipe: Recipe) -> str:
     """What a person has to read behind a fact, which JSON has by its name."""
     if key in ("seq_len", "batch_tokens"):
-        return " tokens"
-    if key == "parameters" and isinstance(value, list):
-        return ", by arm"
+        growth = [times for listed in recipe.of_baseline(GROWTH) for times in listed]
+        return " tokens" + (f", later up to {max(growth)} times as many" if growth else "")
     if key == "heldout" and value == "none":
         return " beside the validation tokens"
     return ""

@@ -10,9 +10,10 @@ from reports.analysis.attribution import Attribution
 from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_facts import RATE
-from reports.analysis.types import Comparisons
+from reports.analysis.types import LOSSES, Comparisons
 from reports.figures.forest import effect_text
 from reports.format import interval, show
+from reports.page.naming import few_named
 
 CORPUS_WORDS = {"stdlib": "Python source text (stdlib)"}
 
@@ -49,6 +50,7 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
                 " for all of these"
             )
         sentences.append(f"In brackets are {100 * min(levels):.0f} % intervals, which {alike}.")
+        sentences += margin_words(plan, outcome)
     if plan.imported or plan.foreign:
         sentences.append("Size and rates are the scripts' own and not known here.")
     if outcome.increments and plan.design == "chain":
@@ -58,7 +60,7 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
     elif outcome.increments:
         sentences.append(
             "An arm's part is what it adds to all changes before it; in another order it can be"
-            " another number."
+            " another number, and whether parts add up a Shapley design tells, not a ladder."
         )
     if plan.branch_at:
         sentences.append(
@@ -72,6 +74,13 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
         "learning rate or text."
     )
     return " ".join(sentences)
+
+
+def margin_words(plan: Plan, outcome: Comparisons) -> list[str]:
+    """From where on a difference matters, where one has been declared of a loss."""
+    if plan.margin is None or outcome.primary not in LOSSES:
+        return []
+    return [f"A difference matters beyond the margin of ±{plan.margin:g} {plan.corpus.unit}."]
 
 
 def conditions(recipe: Recipe, outcome: Comparisons) -> str:
@@ -139,11 +148,11 @@ def rate_words(recipe: Recipe) -> str:
     elif any(field.endswith(RATE) for field in plan.departures):
         text = f"learning rates set by the experiment ({rates})"
     others = []
-    setters, moved = arms_with_rates(recipe), plugin_rates(recipe)
+    setters, moved = arms_with_rates(recipe), [*plugin_rates(recipe)]
     if setters:
-        others.append(f"{plural(len(setters), 'arm')} with others")
+        others.append(f"{few_named(setters)} with others")
     if moved:
-        others.append(f"{plural(len(moved), 'arm')} by rates of a plug-in")
+        others.append(f"{few_named(moved)} by rates of a plug-in")
     if others and text.endswith(")"):
         return f"{text[:-1]}; {', '.join(others)})"
     return f"{text} ({', '.join(others)})" if others else text

@@ -30,9 +30,10 @@ def is_better(outcome: Comparisons, arm: str) -> bool:
     return c is not None and c.delta < 0
 
 
-def confirmation_of(plan: Plan, arm: str) -> str:
-    """The command that asks again of one arm."""
-    return f"`ablate confirm {as_typed(plan)} --arm {quote(arm)}`"
+def confirmation_of(plan: Plan, *arms: str, file: str = "") -> str:
+    """The command that asks again of these arms; file: that it is to write."""
+    options = "".join(f" --arm {quote(arm)}" for arm in arms) + (f" -o {file}" if file else "")
+    return f"`ablate confirm {as_typed(plan)}{options}`"
 
 
 def as_typed(plan: Plan) -> str:

@@ -14,7 +14,7 @@ from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons, PublishedVerdict
 from reports.format import show
 from reports.page.cells import Part, number, words
-from reports.page.naming import NAMED, listing, verb_for
+from reports.page.naming import NAMED, few_named, listing, verb_for
 from reports.page.scope import arms_with_rates, moves_rates
 
 ESTIMANDS = {
@@ -94,11 +94,6 @@ def estimand_facts(recipe: Recipe) -> list[Fact]:
     but_for = f" but {', and '.join(others)}" if others else ""
     estimands = sorted({arm.estimand for arm in plan.arms})
     return [Fact(text=ESTIMANDS.get(e, e).format(but_for=but_for)) for e in estimands]
-
-
-def few_named(arms: Sequence[str]) -> str:
-    """The arms by their names; above two how many, which stand under what differed."""
-    return plural(len(arms), "arm") if len(arms) > 2 else listing(arms, most=2)
 
 
 def branch_fact(plan: Plan) -> list[Fact]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reports.stats.digits import settled
-from reports.stats.planning import seeds_needed, upper_sd
+from reports.stats.planning import plan_detectable, seeds_needed, upper_sd
 from reports.stats.sequential import critical_t
 
 WORDS = {
@@ -28,6 +28,8 @@ OF_ANY_METRIC = (
 )
 VERDICTS = ("better", "worse", "faster", "slower", *OF_ANY_METRIC)
 MANY_SEEDS = 100  # a difference that needs more than this is answered by its bound, not by more
+FEW_SEEDS = 10  # at least, of the one that is offered in its place, for a difference it can find
+FINISH = "finish the planned runs"
 DECIDED = 0.8
 SURE = 0.8416  # the normal's quantile at DECIDED
 SURER = 1.6449  # at 0.95: what an effect exceeds, as one that drew attention looks larger
@@ -142,11 +144,11 @@ def _around_zero(evidence: Evidence, family: Family, *, reach: float) -> Verdict
         text += f"{joint} {more} more {_seeds(more)} needed"
         return _asking(text, "undecided", more, family)
     if family.follows is Next.PLANNED:
-        return _asking(text, "undecided", None, family)
+        return Verdict(text=text, kind="undecided", next_action=FINISH)
     difference = _difference_to_find(evidence, family)
-    if difference is None:
-        return _asking(text, "undecided", None, family)
-    seeds = fresh_seeds(difference, evidence, family)
+    seeds = None if difference is None else fresh_seeds(difference, evidence, family)
+    if difference is None or seeds is None:
+        return _bounded(text, evidence, family)
     return _asking(text, "undecided", seeds, family, difference * evidence.scale)
 
 
@@ -231,30 +233,37 @@ def _enough_seeds(evidence: Evidence, family: Family) -> int:
     return max(evidence.enough - evidence.n, 1)
 
 
+def _bounded(text: str, evidence: Evidence, family: Family) -> Verdict:
+    """Of what MANY_SEEDS do not decide: its bound, or what twice as many seeds as now find."""
+    action, sd = "accept the bound", _sd_of_blocks(evidence)
+    if sd and family.decides and family.has_command:
+        n = max(FEW_SEEDS, 2 * evidence.n)
+        found = plan_detectable(sd=sd / math.sqrt(2), n=n, n_arms=family.n_arms, level=family.level)
+        if found.loss is not None:
+            size = _number(found.loss * evidence.scale)
+            action += f", or ask for what more seeds can find: ablate confirm --detect {size}"
+    return Verdict(text=text, kind="undecided", next_action=action)
+
+
 def _asking(
-    text: str, kind: Kind, seeds: int | None, family: Family, difference: float | None = None
+    text: str, kind: Kind, seeds: int, family: Family, difference: float | None = None
 ) -> Verdict:
     """With the next step and its cost; seeds: more ones, or those of a new experiment.
 
     difference: that a new experiment is to find, in the unit."""
     with_baseline = not (family.borrows and family.follows is Next.SEQUENCE)
-    runs = None if seeds is None else seeds * (family.n_arms + with_baseline) * family.n_budgets
+    runs = seeds * (family.n_arms + with_baseline) * family.n_budgets
     if family.follows is Next.PLANNED:
-        return Verdict(text=text, kind=kind, next_action="finish the planned runs")
+        return Verdict(text=text, kind=kind, next_action=FINISH)
     if family.follows is Next.SEQUENCE:
-        action = f"run {seeds} more {_seeds(seeds or 0)}: {runs} {_runs(runs or 0)}"
+        action = f"run {seeds} more {_seeds(seeds)}: {runs} {_runs(runs)}"
         return Verdict(text=text, kind=kind, more_seeds=seeds, next_action=action, next_runs=runs)
     is_typed = family.decides and family.has_command
     command = "ablate confirm" if is_typed else "a new experiment"
-    if seeds is None:
-        action = "accept the bound"
-        if is_typed:
-            action += ", or ask for a difference that matters: ablate confirm --detect X"
-        return Verdict(text=text, kind=kind, next_action=action)
     if difference is not None and is_typed:
         command += f" --detect {_number(difference)}"
     least = "" if kind == "undecided" else "or more "
-    cost = f"{runs} {_runs(runs or 0)}"
+    cost = f"{runs} {_runs(runs)}"
     if family.n_budgets > 1:
         cost += (
             f" = {seeds} {_seeds(seeds)} x {family.n_arms + 1} arms x {family.n_budgets} budgets"

@@ -17,6 +17,7 @@ NUMBERS = {
     "recipe.seq_len": ("data.seq_len", " tokens"),
     "recipe.batch_tokens": ("data.batch_tokens", " tokens"),
 }
+GROWTH = "schedule.batch_growth"
 SWITCHES = {"true": "on", "false": "off", "null": "off"}
 LISTED = 3
 MANY_DIGITS = 10  # digits beyond which a fraction is printed with four
@@ -41,10 +42,16 @@ def check_settings(page: Page, index: int, data: Embedded, rows: Sequence[Row]) 
     steps = printed.get("recipe.steps")
     if len(budgets) == 1 and steps is not None and steps != str(budgets.pop()):
         yield f"what was trained: recipe.steps is printed as {steps}, which no compared run made"
+    growth = [
+        times for listed in base.get("schedule.batch_growth", ()) for times in json.loads(listed)
+    ]
     for key, (field, unit) in NUMBERS.items():
         values = base.get(field, [])
         text = printed.get(key, "nothing")
-        if len(values) == 1 and text != values[0] + unit:
+        said = {value + unit for value in values}
+        if unit and growth:
+            said |= {f"{one}, later up to {sorted(growth)[-1]} times as many" for one in said}
+        if len(values) == 1 and text not in said:
             yield f"what was trained: {key} is printed as {text} but the runs had {values[0]}"
     yield from check_citation(printed, rows)
     yield from check_changes(printed, data["plan"], of_arms)

@@ -136,6 +136,11 @@ def test_confirm_writes_the_experiment_that_follows(
         "baseline",
         "untied_head",
     ]
+    assert load_experiment("one.yaml", device="cpu").name == "mini_confirm"
+    assert ablate("run", "one.yaml", "--no-report") == 0
+    again = ("confirm", "mini.yaml", "--margin", "0.4", "--arm", "untied_head", "-o", "two.yaml")
+    assert ablate(*again) == 0  # asked again before: by an experiment of the usual name
+    assert load_experiment("two.yaml", device="cpu").name == "two"
     capsys.readouterr()
     for wrong, words in (
         (["--arm", "untied"], "no arm of 'mini'"),

@@ -272,7 +272,7 @@ def test_a_page_along_an_axis_says_what_helps_at_one_point_and_what_to_run_next(
 ):
     made = bowl(tmp_path, lowest_at)
     said = next_of(made)
-    assert said.startswith(f"Shown to help: {helps}")
+    assert said.startswith(f"Shown to be better: {helps}")
     assert step in said.partition("What to run next: ")[2]
 
 
@@ -289,7 +289,7 @@ def test_a_page_of_drawn_points_has_the_best_of_those_that_help_confirmed(tmp_pa
     made = bowl(tmp_path, {"base": 0.9}, two=True)
     plan = replace(made.plan, draw={"sobol": 9, "seed": 0})
     said = next_of(replace(made, plan=plan))
-    assert "to help: base @ x2 x1, base @ x2 x0.5 and base @ x2 x2." in said
+    assert "to be better: base @ x2 x1, base @ x2 x0.5 and base @ x2 x2." in said
     assert (
         "`ablate confirm experiments/split.yaml --arm 'base @ x2 x1'`, which asks again on fresh seeds"
         in said

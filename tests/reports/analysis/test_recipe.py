@@ -45,7 +45,7 @@ def recipe(
     plan: Plan = PLAN, base=(RUN,), a=(), results=None, environments=(), budget=None
 ) -> Recipe:
     return Recipe(plan=plan, budget=budget, by_arm={"base": base, "a": a},
-                  results=(result(),) if results is None else results,
+                  results_by_arm={"base": (result(),)} if results is None else results,
                   environments=environments, plugins={})  # fmt: skip
 
 
@@ -104,8 +104,16 @@ def test_formats_are_words_and_a_policy_is_none_where_all_is_fp32():
     assert fact("precision", base=(RUN, plain)) == mixed
     assert fact("precision", base=({"config": {}},)) is None
     told = run(model={"attn_mask": "causal"}, system={"compile": "auto"})
-    words = "flex attention, causal mask, newton in Muon, compiled on CUDA alone"
-    assert fact("kernels", base=(told,)) == words
+    words = "flex attention, causal mask, newton in Muon, {}"
+    for environments, compiled in (
+        ([], "compiled on CUDA alone"),
+        ([{"cpu": "EPYC"}], "compiled on CUDA alone"),
+        ([{"gpus": []}, {"gpus": ["H100"]}], "compiled on CUDA alone"),
+        ([{"gpus": []}, {"gpus": []}], "not compiled (no CUDA)"),
+    ):
+        assert fact("kernels", base=(told,), environments=environments) == words.format(compiled)
+    forced = run(system={"compile": "on"})
+    assert fact("kernels", base=(forced,), environments=[{"gpus": []}]).endswith(", compiled")
 
 
 def test_what_a_device_replaces_is_told_in_words():
@@ -128,8 +136,10 @@ def test_runs_that_differ_tell_every_value_once():
     assert fact("steps", a=({**RUN, "budget": 50},), budget=50) == 50
     between = result("2026-01-06T08:00:00Z")
     late = (result("2026-01-07T08:00:00Z", 11), result(), between, result(None, None))
-    assert fact("dates", results=late) == "2026-01-05 to 2026-01-07"
-    assert fact("parameters", results=late) == [9, 11]
+    late_ones = {"base": late[:1], "a": late[1:]}
+    assert fact("dates", results=late_ones) == "2026-01-05 to 2026-01-07"
+    assert fact("parameters", results=late_ones) == {"base": 11, "a": 9}
+    assert fact("parameters", results={"base": late}) == [11, 9]
 
 
 @pytest.mark.parametrize("how", [{"imported": True}, {"foreign": True}, {"base": ""}])
@@ -140,7 +150,7 @@ def test_of_a_script_no_record_and_no_substitute_is_known(how):
 
 
 def test_what_no_run_tells_is_unknown():
-    bare = {"base": ({},), "results": (result(None, None),)}
+    bare = {"base": ({},), "results": {"base": (result(None, None),)}}
     keys = (
         "layers",
         "heads",

@@ -10,7 +10,7 @@ from reports.analysis.compare import compare_all
 from reports.inputs.load import load
 from reports.page.by_design import ByDesign, Confirmation
 from reports.page.confirmed import asked_again
-from reports.page.next_run import next_of_verdicts
+from reports.page.next_run import NO_STEP, next_of_verdicts
 from reports.page.write import render
 from reports.verify.confirmed import check_confirmed
 from reports.verify.page import read_page
@@ -62,6 +62,14 @@ def test_what_to_run_next_is_what_the_other_says_and_who_was_not_asked(explored)
     theirs = next_of_verdicts(other.experiment, other.outcome, other.by_design)
     said = next_of_verdicts(explored, outcome, by_design)
     assert said == f"By again: {theirs} Not asked again: {LADDER[2].name}."
+    assert by_design.confirmed and NO_STEP in theirs
+    left = LADDER[2].name
+    ask = f"`ablate confirm experiments/split.yaml --arm '{left}' -o FILE`, for {left}, which is"
+    for kind, is_asked in (("undecided", True), ("helps", False), ("equal", False)):
+        judged = {key: replace(c, kind=kind) for key, c in outcome.comparisons.items()}
+        after = next_of_verdicts(explored, replace(outcome, comparisons=judged), by_design)
+        assert (f"{ask} undecided here and not asked again. Not asked" in after) is is_asked, after
+        assert (NO_STEP in after) is not is_asked
     assert {row(c)["next_action"] for c in outcome.comparisons.values()} == {""}
 
 

@@ -24,7 +24,7 @@ from reports.page.headline import listing, sentence_on
 from reports.page.next_run import commands, next_of_verdicts
 from reports.page.places import optimum_answer, place_words
 from reports.page.recipe import recipe_box
-from reports.page.scope import conditions, rate_words, scope
+from reports.page.scope import conditions, margin_words, rate_words, scope
 from reports.page.sentences import Fact, facts, notes
 from reports.page.settings import config_differences, environment_table
 from reports.page.studies import optimum_table, rates_table
@@ -124,7 +124,9 @@ PLAN = Plan(
 def recipe(plan: Plan = PLAN, **configs) -> Recipe:
     """Arm -> the configurations of its runs."""
     by_arm = {arm.name: [{"config": c} for c in configs.get(arm.name, ())] for arm in plan.arms}
-    return Recipe(plan=plan, budget=100, by_arm=by_arm, results=(), environments=(), plugins={})
+    return Recipe(
+        plan=plan, budget=100, by_arm=by_arm, results_by_arm={}, environments=(), plugins={}
+    )
 
 
 def outcome(**more) -> Comparisons:
@@ -230,8 +232,12 @@ BASELINES = "the baseline's learning rates (muon_lr 0.02)"
 
 def test_arms_with_other_rates_are_counted_and_named():
     other = recipe(base=[lr(0.02)], a=[lr(0.04)])
-    assert rate_words(other) == "the baseline's learning rates (muon_lr 0.02; 1 arm with others)"
+    assert rate_words(other) == "the baseline's learning rates (muon_lr 0.02; a with others)"
     assert rate_words(recipe(base=[lr(0.02)], a=[lr(0.02)])) == BASELINES
+    names = ("base", "a", "b", "c")
+    four = replace(PLAN, arms=tuple(PlanArm(name=name) for name in names))
+    three = recipe(four, base=[lr(0.02)], **{name: [lr(0.04)] for name in names[1:]})
+    assert rate_words(three).endswith("muon_lr 0.02; 3 arms with others)")
     named = facts(other, outcome(), runs(), accept_stale=False)[1].text
     assert (
         named == "every arm at the baseline's learning rates (at-rate) but a, which sets other ones"
@@ -308,6 +314,14 @@ def test_size_steps_and_rates_are_said_as_far_as_they_are_known():
     assert scope(recipe(replace(PLAN, imported=True)), outcome()).startswith(
         "Size and rates are the scripts' own"
     )
+
+
+def test_from_where_on_a_difference_of_a_loss_matters_is_said_where_it_was_declared():
+    declared = replace(PLAN, margin=0.02)
+    told = f"A difference matters beyond the margin of ±0.02 {PLAN.corpus.unit}."
+    assert margin_words(declared, outcome(primary="val_loss")) == [told]
+    assert margin_words(declared, outcome(primary="step_ms")) == []
+    assert margin_words(PLAN, outcome(primary="val_loss")) == []
 
 
 def test_machines_are_counted_by_run_the_most_frequent_first():

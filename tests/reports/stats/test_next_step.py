@@ -52,9 +52,8 @@ def test_the_margin_is_what_a_new_experiment_must_find():
 
 def test_a_difference_that_may_be_nothing_asks_for_no_seeds():
     found = verdict(evidence(0.5), Family(**ONE_ARM, follows=Next.FRESH, margin=None))
-    assert found.next_runs is None and found.next_action == (
-        "accept the bound, or ask for a difference that matters: ablate confirm --detect X"
-    )
+    assert found.next_runs is None and found.fresh_seeds is None
+    assert found.next_action.startswith("accept the bound, or ask for what more seeds can find: ")
 
 
 def test_an_unfinished_plan_is_to_be_finished():

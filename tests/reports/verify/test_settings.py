@@ -106,6 +106,39 @@ def test_parameters_and_tokens_are_on_the_page(tmp_path):
     assert 'data-key="recipe.heldout">none beside the validation tokens<' in text
 
 
+def test_arms_of_other_sizes_are_named_with_their_share(tmp_path):
+    write_experiment(tmp_path, n_seeds=2)
+    experiment = load("split", tmp_path)
+    of_arm = experiment.runs.set_index("run_id")["arm"]
+    counts = {"untied_head": 110_000, "untied_head + embed_norm": 57_000}
+    for path in (tmp_path / "runs").glob("*/result.json"):
+        seal_again(path.parent, parameters=counts.get(of_arm[path.parent.name], 100_000))
+    recipe = recipe_of(load("split", tmp_path))
+    assert json_row(RECIPE_COLUMNS, recipe)["parameters"] == {
+        arm.name: counts.get(arm.name, 100_000) for arm in recipe.plan.arms
+    }
+    text = write_report([load("split", tmp_path)], tmp_path / "page.html").read_text()
+    told = "100000; untied_head + embed_norm 57000 (−43.0 %) and untied_head 110000 (+10.0 %)"
+    assert f'data-key="recipe.parameters">{told}<' in text
+
+
+def test_a_batch_that_grows_is_said_and_checked(tmp_path):
+    write_experiment(tmp_path, n_seeds=2)
+
+    def grow(document):
+        document["config"]["data"]["batch_tokens"] = 4096
+        document["config"]["schedule"]["batch_growth"] = [1, 2, 3]
+
+    edit_runs(tmp_path, grow)
+    page = write_report([load("split", tmp_path)], tmp_path / "page.html")
+    said = "4096 tokens, later up to 3 times as many"
+    assert f'data-key="recipe.batch_tokens">{said}<' in page.read_text()
+    assert second_path(page) == []
+    page.write_text(page.read_text().replace(said, said.replace("up to 3", "up to 2")))
+    [found] = second_path(page)
+    assert "recipe.batch_tokens is printed as 4096 tokens, later up to 2" in found
+
+
 def test_another_size_than_the_records_is_said(tmp_path):
     write_experiment(tmp_path, n_seeds=2)
     path = tmp_path / "experiments/split/experiment.json"
