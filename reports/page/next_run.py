@@ -78,9 +78,10 @@ def next_of_confirmed(
         )
     told = next_of_verdicts(last.experiment, last.outcome, last.by_design)
     left = not_asked_again(experiment, confirmed)
-    told = told.replace(NO_STEP, asking_the_rest(experiment.plan, outcome, left) or NO_STEP)
+    asked = asking_the_rest(experiment.plan, outcome, left) if NO_STEP in told else ""
+    told = told.replace(NO_STEP, asked or NO_STEP)
     told += whole_arms(experiment.plan, last.experiment.plan)
-    if left:
+    if left and listing(left, most=NAMED) not in asked:
         told += f" Not asked again: {listing(left, most=NAMED)}."
     return f"By {last.experiment.name}: {told}"
 

@@ -68,7 +68,8 @@ def test_what_to_run_next_is_what_the_other_says_and_who_was_not_asked(explored)
     for kind, is_asked in (("undecided", True), ("helps", False), ("equal", False)):
         judged = {key: replace(c, kind=kind) for key, c in outcome.comparisons.items()}
         after = next_of_verdicts(explored, replace(outcome, comparisons=judged), by_design)
-        assert (f"{ask} undecided here and not asked again. Not asked" in after) is is_asked, after
+        assert (f"{ask} undecided here and not asked again." in after) is is_asked, after
+        assert ("Not asked again: " in after) is not is_asked  # said once
         assert (NO_STEP in after) is not is_asked
     assert {row(c)["next_action"] for c in outcome.comparisons.values()} == {""}
 
