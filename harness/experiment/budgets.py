@@ -4,12 +4,14 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 
 from harness.config.presets import to_config
 from harness.config.run import RunConfig, flat
 from harness.config.scales import with_budget
 from harness.config.schedule import tokens_trained
-from harness.experiment.arms import Arm
+from harness.config.validate import check_config
+from harness.experiment.arms import Arm, differences
 from harness.experiment.file import ExperimentFile, factor_of
 from harness.experiment.keys import MAX_BUDGET, is_whole
 
@@ -24,11 +26,27 @@ def tokens_of(value: object) -> int | None:
     return None if match is None else round(float(match[1]) * UNITS[match[2]])
 
 
+def of_length(config: RunConfig, steps: int) -> RunConfig:
+    """The configuration trained for so many updates, of which whatever it counts keeps its share.
+
+    What it then says may not be sound: at_budget checks it."""
+    before = flat(config)
+    return to_config(with_budget({**before, "schedule.steps": steps}, before))
+
+
+def at_budget(config: RunConfig, steps: int) -> RunConfig:
+    """The configuration trained for `steps` updates.
+
+    Warm-up and cooldown keep their fraction of them.
+    """
+    at = of_length(config, steps)
+    check_config(at)
+    return at
+
+
 def trained_in(config: RunConfig, steps: int) -> int:
     """Tokens of a run of so many steps, whose stages keep their share of them."""
-    before = flat(config)
-    at = to_config(with_budget({**before, "schedule.steps": steps}, before))
-    return tokens_trained(at, range(steps))
+    return tokens_trained(of_length(config, steps), range(steps))
 
 
 def steps_for(config: RunConfig, tokens: int) -> int:
@@ -56,10 +74,28 @@ def is_told_in_tokens(file: ExperimentFile) -> bool:
     return any(tokens_of(entry) for entry in file.items("budgets", (int, str)))
 
 
+def read_lengths(
+    file: ExperimentFile, arms: Sequence[Arm]
+) -> tuple[tuple[Arm, ...], tuple[int, ...]]:
+    """The arms, and the training steps that each is given; none where each has its own.
+
+    A single number of tokens is read by every arm in so many steps as it needs.
+    """
+    given, budgets = file.items("budgets", (int, str)), read_budgets(file, arms)
+    tokens = tokens_of(given[0]) if len(given) == 1 else None
+    if tokens is None or len({trained_in(arm.config, budgets[0]) for arm in arms}) == 1:
+        return tuple(arms), budgets
+    configs = [at_budget(arm.config, steps_for(arm.config, tokens)) for arm in arms]
+    own = []
+    for arm, config in zip(arms, configs, strict=True):
+        own.append(replace(arm, config=config, fields=differences(config, configs[0])))
+    return tuple(own), ()
+
+
 def read_budgets(file: ExperimentFile, arms: Sequence[Arm]) -> tuple[int, ...]:
     """Training steps: numbers of them, factors such as x0.9, or tokens, all of the baseline's.
 
-    Raises UserError where an arm would read another number of tokens than a budget says.
+    Raises UserError where arms would read other numbers of tokens than one of several says.
     """
     given, baseline = file.items("budgets", (int, str)), arms[0].config
     budgets = []
@@ -78,13 +114,13 @@ def read_budgets(file: ExperimentFile, arms: Sequence[Arm]) -> tuple[int, ...]:
             "budgets",
         )
     for entry, steps in zip(given, budgets, strict=True):
-        for arm in arms[1:] if tokens_of(entry) else ():
+        for arm in arms[1:] if tokens_of(entry) and len(given) > 1 else ():
             read, of_baseline = (trained_in(c, steps) for c in (arm.config, baseline))
             if read != of_baseline:
                 raise file.fail(
                     f"budgets: in the {steps} steps of '{entry}' arm '{arm.name}' reads {read} "
-                    f"tokens where the baseline reads {of_baseline}: give budgets in steps, by "
-                    "which arms of different batches are compared",
+                    f"tokens where the baseline reads {of_baseline}: give one number of tokens, "
+                    "which each arm reads in steps of its own, or budgets in steps",
                     "budgets",
                 )
     return tuple(budgets)

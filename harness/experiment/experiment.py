@@ -13,7 +13,7 @@ from harness.errors import UserError
 from harness.experiment.arms import Arm, Resolver, differences
 from harness.experiment.axes import Axis, at_point, read_axes
 from harness.experiment.branch import read_branch_at
-from harness.experiment.budgets import is_told_in_tokens, read_budgets, steps_differ
+from harness.experiment.budgets import is_told_in_tokens, read_lengths, steps_differ
 from harness.experiment.changes import read_changes, read_fixed
 from harness.experiment.configs import read_base, read_scale
 from harness.experiment.draws import Draw
@@ -145,8 +145,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
     confirm = file.value("confirm", bool, False, "true or false")
     estimand = read_choice(file, "estimand", ESTIMANDS)
     seeds, rule = read_seeds(file, confirm=confirm)
-    arms = resolver.arms(crossed=estimand == "at-rate")
-    budgets = read_budgets(file, arms)
+    arms, budgets = read_lengths(file, resolver.arms(crossed=estimand == "at-rate"))
     crossed = bool(resolver.axes) and estimand == "at-rate"
     experiment = Experiment(
         name=read_name(file),
@@ -260,7 +259,7 @@ def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experim
         e,
         name=f"{e.name}{GRID}",
         question=f"At which {e.axes[0].name} does each arm of {e.name} learn best?",
-        arms=resolver.arms(),
+        arms=read_lengths(file, resolver.arms())[0],
         budgets=tuple(longest),
         target=None,
         estimand="at-rate",

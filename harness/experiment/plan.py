@@ -7,10 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.config import plugins
-from harness.config.presets import to_config
-from harness.config.run import RunConfig, flat, plain
-from harness.config.scales import with_budget
-from harness.config.validate import check_config
+from harness.config.run import RunConfig, plain
 from harness.corpora.bpe import token_texts
 from harness.corpora.corpus import Corpus, HeldOut, data_root
 from harness.corpora.index import KNOWN, check_fits, open_corpus, open_heldout
@@ -18,6 +15,7 @@ from harness.data.config import DataConfig
 from harness.errors import UserError
 from harness.experiment.arms import Arm
 from harness.experiment.blocks import order_in_block
+from harness.experiment.budgets import at_budget
 from harness.experiment.experiment import Experiment
 from harness.experiment.keys import Phase, Role
 from harness.provenance.interpreters import lock_of
@@ -68,17 +66,6 @@ class Texts:
         if corpus and config.loss.prefix_weight:
             token_texts(corpus)
         return corpus, self.heldout.get(config.data)
-
-
-def at_budget(config: RunConfig, steps: int) -> RunConfig:
-    """The configuration trained for `steps` updates.
-
-    Warm-up and cooldown keep their fraction of them.
-    """
-    before = flat(config)
-    at = to_config(with_budget({**before, "schedule.steps": steps}, before))
-    check_config(at)
-    return at
 
 
 def in_words(arm: Arm) -> tuple[str, ...]:

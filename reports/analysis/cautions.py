@@ -151,6 +151,10 @@ class Caution(enum.Enum):
         "Exploratory: the same runs may have suggested the question. `ablate confirm` writes the "
         "confirmatory experiment."
     )
+    ASKED_AGAIN = (
+        "Exploratory: the same runs may have suggested the question. What asks it again on fresh "
+        "seeds stands at the top."
+    )
 
     @property
     def text(self) -> str:

@@ -319,7 +319,8 @@ def _experiment_warnings(compared: _Compared, runs: pd.DataFrame) -> list[Cautio
     if not samples.two_phase_verified(experiment, runs, compared.baseline):
         warnings.append(Caution.TWO_PHASE_UNVERIFIED)
     if not plan.confirm:
-        warnings.append(Caution.EXPLORATORY)
+        has_followed = bool(experiment.confirmations)
+        warnings.append(Caution.ASKED_AGAIN if has_followed else Caution.EXPLORATORY)
     losses_at, times_at = compared.losses_at, compared.times_at
     losses: list[Sample] = []
     for arm in compared.all_arms:

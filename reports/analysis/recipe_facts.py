@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from harness.run.document import Document
 from harness.run.plural import plural
 from reports.analysis.recipe import Recipe, distinct
 
+Told = TypeVar("Told")  # what a run wrote
 RATE = "_lr"  # how the names of learning rates end
 KERNELS = {  # setting -> how it is said
     "model.attn_kernel": "{} attention",
@@ -38,6 +39,19 @@ def one_or_all(values: Iterable[Any]) -> Any:
     if len(several) == 1:
         return several[0]
     return several
+
+
+def by_arm(runs: Mapping[str, Sequence[Told]], told: Callable[[Told], Any]) -> Any:
+    """What the runs of all arms tell alike, else arm -> what its own do; None of none.
+
+    runs: of every arm."""
+    of_arms = {}
+    for arm, of_arm in runs.items():
+        value = one_or_all(sorted(distinct(map(told, of_arm))))
+        if value is not None:
+            of_arms[arm] = value
+    several = distinct(of_arms.values())
+    return several[0] if len(several) == 1 else of_arms or None
 
 
 def base(r: Recipe) -> str | None:
@@ -84,14 +98,7 @@ def n_heads(r: Recipe) -> Any:
 
 
 def parameters(r: Recipe) -> Any:
-    """One number where all models have it, else arm -> its own."""
-    of_arms = {}
-    for arm, results in r.results_by_arm.items():
-        counted = one_or_all(distinct(result.parameters for result in results))
-        if counted is not None:
-            of_arms[arm] = counted
-    several = distinct(of_arms.values())
-    return several[0] if len(several) == 1 else of_arms or None
+    return by_arm(r.results_by_arm, lambda result: result.parameters)
 
 
 def seq_len(r: Recipe) -> Any:
@@ -107,16 +114,17 @@ def steps(r: Recipe) -> Any:
         return r.budget
     if r.plan.foreign and r.steps:  # a script's own, which no plan knows
         return one_or_all(list(r.steps))
-    return one_or_all(sorted(distinct(document.get("budget") for document in r.documents)))
+    return by_arm(r.by_arm, lambda document: document.get("budget"))
 
 
 def tokens(r: Recipe) -> Any:
-    """Steps times tokens of a step, or where batches grow what the runs measured.
+    """What the runs measured, else the steps times the tokens of a step.
 
-    None where either is unknown, or the runs or steps differ.
+    None where either is unknown, or the steps differ.
     """
-    if any(r.of_baseline("schedule.batch_growth")):
-        return one_or_all(sorted(distinct(result.tokens for result in r.results)))
+    measured = by_arm(r.results_by_arm, lambda result: result.tokens)
+    if measured is not None:
+        return measured
     of_step, n_steps = batch_tokens(r), steps(r)
     if not isinstance(of_step, int) or not isinstance(n_steps, int):
         return None

@@ -226,6 +226,7 @@ class Curves:
         what_is_drawn = "Mean over finished runs"
         if self.has_bands:
             what_is_drawn += ", band from the lowest to the highest run"
+            what_is_drawn += " at the mean time of a step" if self.view.by_time else ""
         if self.has_runs:
             what_is_drawn += "; thin lines are single runs"
         return what_is_drawn + self.view.last_words

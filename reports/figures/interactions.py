@@ -49,7 +49,7 @@ class PairsOfChanges:
         is_long = any(len(changes_in_words(e)) * CHAR_PX > room for e in self.effects)
         step = narrow_row(len(self.effects)) + VALUE_LINE * is_long
         bottom = 8 + step * len(self.effects)
-        parts = [x_axis(x, 4, bottom, f"loss, {self.unit}", n=4)]
+        parts = [x_axis(x, 4, bottom, f"beyond their sum, {self.unit}", n=4)]
         parts.append(line(x(0), 4, x(0), bottom, "zero"))
         for place, e in enumerate(self.effects):
             y = 8 + step * (place + 1) - 14

@@ -23,12 +23,14 @@ class AskedAgain:
     words: str
     name: str
     address: str
+    meaning: str  # of an arm's name there, where it is another one
     answer: str
+    is_complete: bool  # no run of it is to come
 
     @property
     def sentence(self) -> str:
         """All of it."""
-        return f"{self.words} ({self.name}): {self.answer}"
+        return f"{self.words} ({self.name}){self.meaning}: {self.answer}"
 
 
 def asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> list[AskedAgain]:
@@ -38,12 +40,20 @@ def asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> li
         plan, outcome = other.experiment.plan, other.outcome
         lead = f"Asked again on {plural(len(plan.seeds), 'fresh seed')} since"
         answer = sentence_on(outcome, outcome.primary, plan.corpus.unit)
-        answer += whole_arms(experiment.plan, plan)
         if other.n_to_come:
             lead = f"Being asked again on {plural(len(plan.seeds), 'fresh seed')}"
             answer = f"{plural(other.n_to_come, 'run')} to come."
         address = address_of(experiment, plan.name)
-        told.append(AskedAgain(words=lead, name=plan.name, address=address, answer=answer))
+        told.append(
+            AskedAgain(
+                words=lead,
+                name=plan.name,
+                address=address,
+                meaning=whole_arms(experiment.plan, plan),
+                answer=answer,
+                is_complete=not other.n_to_come,
+            )
+        )
     return told
 
 
@@ -51,7 +61,7 @@ def whole_arms(plan: Plan, later: Plan) -> str:
     """That a later experiment's arm is not the part that a page has by its name; '' if it is."""
     if not judged_pairs(plan) or judged_pairs(later):
         return ""
-    return f" There an arm is all parts up to its own, against {later.baseline}."
+    return ", where an arm is all parts up to its own together"
 
 
 def not_asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> list[str]:
@@ -60,17 +70,25 @@ def not_asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -
     return [arm.name for arm in experiment.plan.arms if key_of(arm) not in asked]
 
 
-def asking_the_rest(plan: Plan, outcome: Comparisons, left: Sequence[str]) -> str:
-    """What asks again of the undecided arms that nobody asked again; '' where there are none."""
-    judged = {arm: outcome.judged(arm) for arm in left if arm in outcome.arms}
-    arms = [arm for arm, c in judged.items() if c is not None and c.kind == "undecided"]
+def asking_the_rest(plan: Plan, arms: Sequence[str], *, of_parts: bool) -> str:
+    """What asks again of undecided arms that nobody asked again; '' where there are none.
+
+    of_parts: each is judged by its own part, for which the arm before it has to run too."""
     if not arms:
         return ""
     command = "a new experiment"
-    if is_confirmed_by_command(plan) and len(arms) <= NAMED:
-        command = f"{confirmation_of(plan, *arms, file='FILE')}"
+    if is_confirmed_by_command(plan):
+        named = [] if of_parts or len(arms) > NAMED else arms
+        command = confirmation_of(plan, *named, file="FILE")
     names, verb = listing(arms, most=NAMED), verb_for(arms, "is", "are")
-    return f"{command}, for {names}, which {verb} undecided here and not asked again"
+    own = " in their own parts" if of_parts else ""
+    return f"{command}, for {names}, which {verb} undecided here{own} and not asked again"
+
+
+def undecided(outcome: Comparisons, arms: Sequence[str]) -> list[str]:
+    """Those of the arms that are."""
+    judged = {arm: outcome.judged(arm) for arm in arms if arm in outcome.arms}
+    return [arm for arm, c in judged.items() if c is not None and c.kind == "undecided"]
 
 
 def key_of(arm: PlanArm) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:

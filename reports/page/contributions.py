@@ -22,8 +22,9 @@ MEANS_OF_SEVERAL = (
     "changes interact. A dash: no arm that was run tells it."
 )
 OF_INTERVALS = (
-    "Below zero is better; intervals hold with 95 % for all changes of a column at once, that of"
-    " all together for itself, in the table of verdicts for all arms: one difference may have two."
+    "Below zero is better. Intervals hold with 95 % for all changes of a column at once, that of"
+    " all together for itself alone. In the table of verdicts they hold for all arms at once, so"
+    " that the same difference has a wider one there."
 )
 LEAVING = "left_out"  # the column in which a change leaves with what needs it
 MEANS_OF_ONE = {  # of a table with one column
@@ -69,7 +70,7 @@ def attribution_table(a: Attribution) -> Study:
         means = MEANS_OF_SEVERAL if len(columns) > 1 else MEANS_OF_ONE[columns[0]]
         lead += f": {means} {OF_INTERVALS}"
         if any(a.leaves_with.values()):
-            lead += " What others need is left out with them, in a row of its own."
+            lead += " A change that others need leaves with them: such a row is of all of these."
     else:
         lead += ", read as the table of the loss."
     return Study(

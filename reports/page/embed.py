@@ -25,7 +25,7 @@ from reports.page.thin import thinned
 
 LOSS_DIGITS, TIME_DIGITS = 6, 4
 # Of a result, beside its row; the whole file is known by its digest.
-SHOWN = ("status", "reason", "started", "wall", "parameters")
+SHOWN = ("status", "reason", "started", "wall", "parameters", "tokens")
 WHOLE = "digest_of_file"  # what a result restored from a page has beside SHOWN
 OF_RUN = ("arm", "seed", "budget", "role")  # of a point of a curve: its run's
 OF_POINT = ("step", "val_loss", "train_time_s")

@@ -15,7 +15,7 @@ from reports.inputs.experiment import Experiment
 from reports.page.asking import asked_steps
 from reports.page.by_design import ByDesign, Confirmation
 from reports.page.command_words import OF_RESULTS, without_folders
-from reports.page.confirmed import asking_the_rest, not_asked_again, whole_arms
+from reports.page.confirmed import asking_the_rest, not_asked_again, undecided, whole_arms
 from reports.page.headline import loss_gained
 from reports.page.naming import NAMED, listing
 from reports.page.places import place_words
@@ -78,12 +78,15 @@ def next_of_confirmed(
         )
     told = next_of_verdicts(last.experiment, last.outcome, last.by_design)
     left = not_asked_again(experiment, confirmed)
-    asked = asking_the_rest(experiment.plan, outcome, left) if NO_STEP in told else ""
-    told = told.replace(NO_STEP, asked or NO_STEP)
-    told += whole_arms(experiment.plan, last.experiment.plan)
-    if left and listing(left, most=NAMED) not in asked:
+    meaning = whole_arms(experiment.plan, last.experiment.plan)
+    if NO_STEP in told:
+        arms = undecided(outcome, outcome.arms if meaning else left)
+        asking = asking_the_rest(experiment.plan, arms, of_parts=bool(meaning))
+        told = told.replace(NO_STEP, asking or NO_STEP)
+        left = [arm for arm in left if arm not in arms]
+    if left:
         told += f" Not asked again: {listing(left, most=NAMED)}."
-    return f"By {last.experiment.name}: {told}"
+    return f"By {last.experiment.name}{meaning}: {told}"
 
 
 def next_of_halving(experiment: Experiment, outcome: Comparisons) -> str:

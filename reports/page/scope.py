@@ -1,6 +1,6 @@
 """What a headline holds for, and what does not follow from it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from harness.run.halving import GRID
 from harness.run.plan import Plan
@@ -10,6 +10,7 @@ from reports.analysis.attribution import Attribution
 from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_facts import RATE
+from reports.analysis.step_tokens import is_alike
 from reports.analysis.types import LOSSES, Comparisons
 from reports.figures.forest import effect_text
 from reports.format import interval, show
@@ -60,7 +61,7 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
     elif outcome.increments:
         sentences.append(
             "An arm's part is what it adds to all changes before it; in another order it can be"
-            " another number, and whether parts add up a Shapley design tells, not a ladder."
+            " another number. A ladder does not tell whether parts add up; a Shapley design does."
         )
     if plan.branch_at:
         sentences.append(
@@ -80,7 +81,8 @@ def margin_words(plan: Plan, outcome: Comparisons) -> list[str]:
     """From where on a difference matters, where one has been declared of a loss."""
     if plan.margin is None or outcome.primary not in LOSSES:
         return []
-    return [f"A difference matters beyond the margin of ±{plan.margin:g} {plan.corpus.unit}."]
+    beyond = f"the margin of ±{plan.margin:g} {plan.corpus.unit}"
+    return [f"Better and worse are told from zero; a difference matters beyond {beyond}."]
 
 
 def conditions(recipe: Recipe, outcome: Comparisons) -> str:
@@ -93,6 +95,8 @@ def conditions(recipe: Recipe, outcome: Comparisons) -> str:
         parts.append(plural(n_layers, "layer"))
     if outcome.budget is not None:
         parts.append(plural(outcome.budget, "step") + tokens_of(outcome))
+    else:
+        parts += equal_tokens(recipe)
     if parts:
         parts += seed_words(recipe.plan, outcome)
     rates = rate_words(recipe)
@@ -110,6 +114,15 @@ def tokens_of(outcome: Comparisons) -> str:
         return ""
     ends = [end(outcome.step_tokens.values()) * outcome.budget for end in (min, max)]
     return f" of {' to '.join(show(end, 'tokens') for end in ends)} tokens"
+
+
+def equal_tokens(recipe: Recipe) -> list[str]:
+    """How many tokens every arm read in steps of its own, to the rounding of a step."""
+    read = recipe_facts.tokens(recipe)
+    each = [*read.values()] if isinstance(read, Mapping) else [read]
+    if not all(isinstance(n, int) for n in each) or not is_alike(max(each) / min(each)):
+        return []
+    return [f"{show(max(each), 'tokens')} tokens in each arm's own steps"]
 
 
 def seed_words(plan: Plan, outcome: Comparisons) -> list[str]:

@@ -10,6 +10,7 @@ from harness.data.positions import refuse_short_train
 from harness.errors import UserError
 from harness.experiment.budgets import steps_for, tokens_of, trained_in
 from harness.experiment.experiment import load_experiment
+from harness.experiment.plan import plan_runs
 
 TEXT = """
 name: exp
@@ -69,8 +70,32 @@ def test_an_arm_that_reads_other_tokens_is_named(
     monkeypatch.setattr("tests.harness.experiment.test_budgets.TEXT", own_batch)
     change = "changes:\n  larger: {data.batch_tokens: 1048576}\n"
     with pytest.raises(UserError, match=r"arm 'larger' reads \d+ tokens where the baseline reads"):
-        budgets(tmp_path, "1M tokens", change)
+        budgets(tmp_path, "1M tokens, 2M tokens", change)
     assert budgets(tmp_path, "100", change) == (100,)
+
+
+def test_one_number_of_tokens_is_read_by_every_arm_in_steps_of_its_own(tmp_path: Path) -> None:
+    """Where arms read alike nothing of an arm is changed."""
+    file = tmp_path / "exp.yaml"
+    set_for_r58 = "set: {data.micro_tokens: 512, data.ranks: 2, data.seq_len: 512}"
+    text = "\n".join(
+        set_for_r58 if line.startswith("set:") else line
+        for line in TEXT.replace("BUDGETS", "819200 tokens").replace("r08", "r58").split("\n")
+    )
+    grown = "changes: {even: {schedule.batch_growth: []}, small: {data.batch_tokens: 2048}}\n"
+    file.write_text(text + grown)
+    loaded = load_experiment(str(file), device="cpu")
+    assert loaded.budgets == () and loaded.budgets_in_tokens
+    steps = {arm.name: arm.config.schedule.steps for arm in loaded.arms}
+    assert steps == {"baseline": 100, "even": 200, "small": 199}
+    for arm in loaded.arms:
+        assert 819200 <= trained_in(arm.config, steps[arm.name]) < 1.01 * 819200
+    even = loaded.arms[1]
+    assert even.fields["schedule.steps"] == 200 and "schedule.batch_growth" in even.fields
+    planned = plan_runs(loaded, need_data=False)
+    assert {(run.arm, run.spec.budget) for run in planned} == {*steps.items()}
+    file.write_text(TEXT.replace("BUDGETS", "819200 tokens") + SCALED)
+    assert load_experiment(str(file), device="cpu").budgets == (200,)
 
 
 @pytest.mark.parametrize("written", ["0 tokens", "100M", "100 tokens, 200 tokens"])

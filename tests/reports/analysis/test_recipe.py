@@ -36,9 +36,11 @@ PLAN = Plan(
 
 
 def result(
-    started: str | None = "2026-01-05T08:00:00Z", parameters: int | None = 9
+    started: str | None = "2026-01-05T08:00:00Z",
+    parameters: int | None = 9,
+    tokens: int | None = None,
 ) -> SimpleNamespace:
-    return SimpleNamespace(started=started, parameters=parameters)
+    return SimpleNamespace(started=started, parameters=parameters, tokens=tokens)
 
 
 def recipe(
@@ -132,14 +134,18 @@ def test_runs_that_differ_tell_every_value_once():
     assert fact("layers", base=both) == [6, 8] and fact("batch_tokens", base=both) == [4096, 8192]
     assert fact("heads", base=both) is None and fact("tokens", base=both) is None
     assert fact("rates", base=both) == "muon_lr 0.02 or 0.03, adam_lr 0.008123"
-    assert fact("steps", a=({**RUN, "budget": 50},)) == [50, 100]
+    assert fact("steps", a=({**RUN, "budget": 50},)) == {"base": 100, "a": 50}
+    assert fact("steps", base=({**RUN, "budget": 50}, RUN)) == [50, 100]
     assert fact("steps", a=({**RUN, "budget": 50},), budget=50) == 50
     between = result("2026-01-06T08:00:00Z")
     late = (result("2026-01-07T08:00:00Z", 11), result(), between, result(None, None))
     late_ones = {"base": late[:1], "a": late[1:]}
     assert fact("dates", results=late_ones) == "2026-01-05 to 2026-01-07"
     assert fact("parameters", results=late_ones) == {"base": 11, "a": 9}
-    assert fact("parameters", results={"base": late}) == [11, 9]
+    assert fact("parameters", results={"base": late}) == [9, 11]
+    of_steps = {"base": (result(tokens=800),), "a": (result(tokens=804),)}
+    assert fact("tokens", results=of_steps) == {"base": 800, "a": 804}
+    assert fact("tokens", results={**of_steps, "a": of_steps["base"]}) == 800
 
 
 @pytest.mark.parametrize("how", [{"imported": True}, {"foreign": True}, {"base": ""}])

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -310,6 +311,12 @@ def test_size_steps_and_rates_are_said_as_far_as_they_are_known():
     script = recipe(replace(PLAN, foreign=True, corpus=own))
     assert conditions(script, outcome(budget=None)) == ""
     assert conditions(script, outcome()) == "100 steps"
+    results = {"base": [SimpleNamespace(tokens=8000)], "a": [SimpleNamespace(tokens=8040)]}
+    own_steps = replace(known, results_by_arm=results)
+    said = f"2 layers of width 64, 8040 tokens in each arm's own steps, {BASELINES}, on mine"
+    assert conditions(own_steps, outcome(budget=None)) == said
+    results["a"][0].tokens = 8100
+    assert "tokens" not in conditions(own_steps, outcome(budget=None))
     assert scope(recipe(replace(PLAN, evidence="first")), outcome()) == ""
     assert scope(recipe(replace(PLAN, imported=True)), outcome()).startswith(
         "Size and rates are the scripts' own"
@@ -318,7 +325,8 @@ def test_size_steps_and_rates_are_said_as_far_as_they_are_known():
 
 def test_from_where_on_a_difference_of_a_loss_matters_is_said_where_it_was_declared():
     declared = replace(PLAN, margin=0.02)
-    told = f"A difference matters beyond the margin of ±0.02 {PLAN.corpus.unit}."
+    beyond = f"a difference matters beyond the margin of ±0.02 {PLAN.corpus.unit}."
+    told = f"Better and worse are told from zero; {beyond}"
     assert margin_words(declared, outcome(primary="val_loss")) == [told]
     assert margin_words(declared, outcome(primary="step_ms")) == []
     assert margin_words(PLAN, outcome(primary="val_loss")) == []

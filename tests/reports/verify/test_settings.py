@@ -82,7 +82,7 @@ def test_the_recipe_says_what_the_runs_were_and_what_is_unknown(tmp_path):
     write_experiment(tmp_path, n_seeds=2)
     facts = json_row(RECIPE_COLUMNS, recipe_of(load("split", tmp_path)))
     assert facts["base"] == "r07 at scale tiny" and facts["departures"] is None
-    assert (facts["layers"], facts["steps"], facts["tokens"]) == (2, 300, None)
+    assert (facts["layers"], facts["steps"], facts["tokens"]) == (2, 300, 300 * 4096)
     assert facts["device"] == "AMD EPYC 9354 32-Core Processor" and facts["device_count"] == 1
     assert facts["parameters"] is None and facts["width"] is None  # that these runs do not tell
     assert facts["dates"] == "2026-01-05" and facts["commit"] == "1d3c0ffee1d3"
