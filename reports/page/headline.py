@@ -191,7 +191,7 @@ def counted_sentence(
         if not clauses:
             told = f"{len(arms) or 'none'} of {n_arms} arms {verb} {comparative} than {other}"
         if arms:
-            told += f", most {largest(arms, compared)}"
+            told += f", {'most' if len(arms) > 1 else 'namely'} {largest(arms, compared)}"
         if arms or not clauses:
             clauses.append(told)
     if groups["equal"]:

@@ -164,7 +164,7 @@ def test_many_arms_are_counted_and_those_that_move_most_named(combined):
     said = counted_sentence(groups, compared, "base in loss", "base")
     assert said.startswith(f"3 of 7 arms are better than base in loss, most {by_size[0]} (−0.0")
     assert f" and {by_size[1]} (−0.0" in said and f"{by_size[2]} (" not in said
-    assert f"; 1 is worse than base, most {by_size[-1]} (" in said
+    assert f"; 1 is worse than base, namely {by_size[-1]} (" in said
     assert said.endswith("; 1 shows no difference that matters; 2 are undecided.")
     none = {"helps": [], "hurts": [], "equal": [], "undecided": by_size}
     said = counted_sentence(none, compared, "base in loss", "base")
