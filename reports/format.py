@@ -12,6 +12,7 @@ from reports.stats.digits import DECIMALS, known, magnitude, settled
 NONE = "–"
 SMALLEST_LOSS = 0.00005  # a difference below it would be written as 0.0000
 NO_DIFFERENCE = "0.0000"
+SMALL = 0.001  # an interval within it has as many decimals at either end
 ZERO = re.compile(r"[+-]0(\.0*)?( %)?")
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -159,7 +160,7 @@ def interval(low: Any, high: Any, kind: str) -> str:
         left = show(low, kind)
     if known(high):
         right = show(high, kind)
-    if kind == "loss_delta" and known(low) and known(high):
+    if kind == "loss_delta" and known(low) and known(high) and max(-low, high) < SMALL:
         left, right = of_one_precision(settled(low), settled(high))
     if " %" in left + right:  # one sign for both ends
         return f"[{left.removesuffix(' %')}, {right.removesuffix(' %')}] %"

@@ -65,7 +65,7 @@ def confirm(
     if loaded.halving is not None:
         check_selected(loaded, explored, outcome, arms or [])
     if margin is None:
-        margin = loaded.margin or half_the_smallest(outcome, arms or [])
+        margin = loaded.margin or half_the_smallest(outcome, arms or [], detect)
     if detect is None:
         detect = margin
     asked = None if arms else asked_on_page(outcome, detect)
@@ -76,7 +76,7 @@ def confirm(
     seeds = n if is_retuned else fresh_seeds(explored.plan, results, n)
     data = confirmatory(file.data, overrides, explored.plan, arms or [], seeds=seeds, margin=margin)
     if out is not None and read_plan(results, data["name"]) is not None:
-        data["name"] = out.stem  # asked again before, by an experiment of that name
+        data["name"] = unused_name(out, results)  # asked again before, by one of that name
     plugins = data.pop("plugins", [])
     if plugins:
         data["plugins"] = [str((file.path.parent / path).resolve()) for path in plugins]
@@ -84,6 +84,17 @@ def confirm(
     opening = f"# Follows from {loaded.name}: {why}. Seeds that no exploratory run has seen.\n"
     write_experiment(path, opening, data)
     print(f"{path}: {why}\nnext: ablate plan {path}")
+
+
+def unused_name(out: Path, results: Path) -> str:
+    """An experiment's name by its file; raises UserError where it is none, or taken."""
+    from harness.experiment.keys import check_name
+    from harness.store.plans import read_plan
+
+    name = check_name(out.stem, f"{out}: the experiment's name")
+    if read_plan(results, name) is not None:
+        raise UserError(f"{out}: {results} has an experiment {name}: name another file with -o")
+    return name
 
 
 def exploratory_file(experiment: str, results: Path) -> "YamlFile":
@@ -151,10 +162,12 @@ def check_selected(
         raise UserError(f"--arm {arms[0]}: no point of the last rung; there is: {points}")
 
 
-def half_the_smallest(outcome: "Comparisons", arms: list[str]) -> float:
+def half_the_smallest(
+    outcome: "Comparisons", arms: list[str], detect: float | None = None
+) -> float:
     """Half of the smallest effect that is told apart from zero; of a halving, of the arms' own.
 
-    Raises UserError where there is none.
+    Of none half of what is to be detected; raises UserError where nothing says that either.
     """
     from reports.stats.verdicts import NOT_JUDGED
 
@@ -166,6 +179,8 @@ def half_the_smallest(outcome: "Comparisons", arms: list[str]) -> float:
         selected = arm in arms and comparison.verdict == NOT_JUDGED.text and comparison.delta
         if comparison.kind in ("helps", "hurts") or selected:
             sizes.append(abs(comparison.delta))
+    if not sizes and detect is not None and detect > 0:
+        return detect / 2
     if not sizes:
         raise UserError(
             "confirm: no effect is told apart from zero, so none sets a margin: give one with "

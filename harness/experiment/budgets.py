@@ -79,16 +79,24 @@ def read_lengths(
 ) -> tuple[tuple[Arm, ...], tuple[int, ...]]:
     """The arms, and the training steps that each is given; none where each has its own.
 
-    A single number of tokens is read by every arm in so many steps as it needs.
+    A single number of tokens is read by every arm in so many steps as it needs, whichever arms
+    there are beside it. Raises UserError where these are too many.
     """
     given, budgets = file.items("budgets", (int, str)), read_budgets(file, arms)
     tokens = tokens_of(given[0]) if len(given) == 1 else None
-    if tokens is None or len({trained_in(arm.config, budgets[0]) for arm in arms}) == 1:
+    if tokens is None:
         return tuple(arms), budgets
-    configs = [at_budget(arm.config, steps_for(arm.config, tokens)) for arm in arms]
-    own = []
-    for arm, config in zip(arms, configs, strict=True):
-        own.append(replace(arm, config=config, fields=differences(config, configs[0])))
+    own: list[Arm] = []
+    for arm in arms:
+        config = of_length(arm.config, steps_for(arm.config, tokens))
+        if trained_in(config, config.schedule.steps) < tokens:
+            raise file.fail(
+                f"budgets: arm '{arm.name}' reads '{given[0]}' in more than {MAX_BUDGET} steps",
+                "budgets",
+            )
+        check_config(config)
+        base = own[0].config if own else config
+        own.append(replace(arm, config=config, fields=differences(config, base)))
     return tuple(own), ()
 
 
@@ -119,8 +127,8 @@ def read_budgets(file: ExperimentFile, arms: Sequence[Arm]) -> tuple[int, ...]:
             if read != of_baseline:
                 raise file.fail(
                     f"budgets: in the {steps} steps of '{entry}' arm '{arm.name}' reads {read} "
-                    f"tokens where the baseline reads {of_baseline}: give one number of tokens, "
-                    "which each arm reads in steps of its own, or budgets in steps",
+                    f"tokens where the baseline reads {of_baseline}: give budgets in steps, or a "
+                    "single number of tokens, which each arm reads in steps of its own",
                     "budgets",
                 )
     return tuple(budgets)

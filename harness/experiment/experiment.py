@@ -254,12 +254,18 @@ def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experim
             "ranges of their own",
             "seeds",
         )
+    points, _ = read_lengths(file, resolver.arms())
+    steps = {arm.name: arm.config.schedule.steps for arm in e.arms}
+    if any(point.config.schedule.steps != steps[point.of] for point in points):
+        raise file.fail(
+            f"budgets in tokens are other steps along {e.axes[0].name}: give steps", "budgets"
+        )
     longest = sorted(e.budgets)[-1:]
     grid = replace(
         e,
         name=f"{e.name}{GRID}",
         question=f"At which {e.axes[0].name} does each arm of {e.name} learn best?",
-        arms=read_lengths(file, resolver.arms())[0],
+        arms=points,
         budgets=tuple(longest),
         target=None,
         estimand="at-rate",

@@ -1,6 +1,7 @@
 """The facts of a recipe, each declared once, in the order of the page and of JSON.
 
-A value is None where no run tells it, and a list where the runs differ.
+A value is None where no run tells it, and a list where the runs differ; of parameters, steps and
+tokens a mapping where arms do.
 """
 
 from reports.analysis import recipe_facts

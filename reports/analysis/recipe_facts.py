@@ -120,10 +120,10 @@ def steps(r: Recipe) -> Any:
 def tokens(r: Recipe) -> Any:
     """What the runs measured, else the steps times the tokens of a step.
 
-    None where either is unknown, or the steps differ.
+    None where either is unknown, or the steps differ, or batches grow.
     """
     measured = by_arm(r.results_by_arm, lambda result: result.tokens)
-    if measured is not None:
+    if measured is not None or any(r.of_baseline("schedule.batch_growth")):
         return measured
     of_step, n_steps = batch_tokens(r), steps(r)
     if not isinstance(of_step, int) or not isinstance(n_steps, int):

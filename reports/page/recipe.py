@@ -69,14 +69,19 @@ def by_arm_text(of_arms: Mapping[str, Any], baseline: str) -> str:
     """The baseline's number, then the arms that have another one, the furthest from it first."""
     usual = of_arms.get(baseline)
     if not isinstance(usual, int):
-        return "; ".join(f"{arm} {fact_text(value)}" for arm, value in of_arms.items())
+        return "; ".join(f"{arm} {either(value)}" for arm, value in of_arms.items())
     shares = {arm: value / usual - 1 for arm, value in of_arms.items() if isinstance(value, int)}
     told = []
     for arm in sorted(shares, key=lambda arm: -abs(shares[arm])):
         if shares[arm]:
             told.append(f"{arm} {of_arms[arm]} ({show(shares[arm], 'percent')})")
-    told += [f"{arm} {fact_text(of_arms[arm])}" for arm in of_arms if arm not in shares]
+    told += [f"{arm} {either(of_arms[arm])}" for arm in of_arms if arm not in shares]
     return f"{usual}; {listing(told, most=NAMED, comma='; ')}"
+
+
+def either(value: Any) -> str:
+    """What an arm's runs had, beside what other arms' had."""
+    return " or ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def rest_of_words(key: str, value: Any, recipe: Recipe) -> str:

@@ -1,6 +1,6 @@
 """What a headline holds for, and what does not follow from it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from harness.run.halving import GRID
 from harness.run.plan import Plan
@@ -118,11 +118,10 @@ def tokens_of(outcome: Comparisons) -> str:
 
 def equal_tokens(recipe: Recipe) -> list[str]:
     """How many tokens every arm read in steps of its own, to the rounding of a step."""
-    read = recipe_facts.tokens(recipe)
-    each = [*read.values()] if isinstance(read, Mapping) else [read]
-    if not all(isinstance(n, int) for n in each) or not is_alike(max(each) / min(each)):
+    read = [result.tokens for result in recipe.results if result.tokens]
+    if not read or len(read) < len(recipe.results) or not is_alike(max(read) / min(read)):
         return []
-    return [f"{show(max(each), 'tokens')} tokens in each arm's own steps"]
+    return [f"{show(max(read), 'tokens')} tokens in each arm's own steps"]
 
 
 def seed_words(plan: Plan, outcome: Comparisons) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reports.stats.digits import settled
-from reports.stats.planning import plan_detectable, seeds_needed, upper_sd
+from reports.stats.planning import seeds_needed, upper_sd
 from reports.stats.sequential import critical_t
 
 WORDS = {
@@ -28,7 +28,6 @@ OF_ANY_METRIC = (
 )
 VERDICTS = ("better", "worse", "faster", "slower", *OF_ANY_METRIC)
 MANY_SEEDS = 100  # a difference that needs more than this is answered by its bound, not by more
-FEW_SEEDS = 10  # at least, of the one that is offered in its place, for a difference it can find
 FINISH = "finish the planned runs"
 DECIDED = 0.8
 SURE = 0.8416  # the normal's quantile at DECIDED
@@ -148,7 +147,7 @@ def _around_zero(evidence: Evidence, family: Family, *, reach: float) -> Verdict
     difference = _difference_to_find(evidence, family)
     seeds = None if difference is None else fresh_seeds(difference, evidence, family)
     if difference is None or seeds is None:
-        return _bounded(text, evidence, family)
+        return _bounded(text, evidence, family, reach)
     return _asking(text, "undecided", seeds, family, difference * evidence.scale)
 
 
@@ -233,15 +232,12 @@ def _enough_seeds(evidence: Evidence, family: Family) -> int:
     return max(evidence.enough - evidence.n, 1)
 
 
-def _bounded(text: str, evidence: Evidence, family: Family) -> Verdict:
-    """Of what MANY_SEEDS do not decide: its bound, or what twice as many seeds as now find."""
-    action, sd = "accept the bound", _sd_of_blocks(evidence)
-    if sd and family.decides and family.has_command:
-        n = max(FEW_SEEDS, 2 * evidence.n)
-        found = plan_detectable(sd=sd / math.sqrt(2), n=n, n_arms=family.n_arms, level=family.level)
-        if found.loss is not None:
-            size = _number(found.loss * evidence.scale)
-            action += f", or ask for what more seeds can find: ablate confirm --detect {size}"
+def _bounded(text: str, evidence: Evidence, family: Family, reach: float) -> Verdict:
+    """Of what MANY_SEEDS do not decide: its bound, or half of it where they find that."""
+    action, half = "accept the bound", reach / 2
+    is_typed = family.decides and family.has_command and math.isfinite(half)
+    if is_typed and fresh_seeds(half / evidence.scale, evidence, family) is not None:
+        action += f", or ask for half of it: ablate confirm --detect {_number(half)}"
     return Verdict(text=text, kind="undecided", next_action=action)
 
 

@@ -42,9 +42,8 @@ def check_settings(page: Page, index: int, data: Embedded, rows: Sequence[Row]) 
     steps = printed.get("recipe.steps")
     if len(budgets) == 1 and steps is not None and steps != str(budgets.pop()):
         yield f"what was trained: recipe.steps is printed as {steps}, which no compared run made"
-    growth = [
-        times for listed in base.get("schedule.batch_growth", ()) for times in json.loads(listed)
-    ]
+    # pages of older versions say nothing of it
+    growth = [times for listed in base.get(GROWTH, ()) for times in json.loads(listed)]
     for key, (field, unit) in NUMBERS.items():
         values = base.get(field, [])
         text = printed.get(key, "nothing")

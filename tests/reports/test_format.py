@@ -88,6 +88,7 @@ def test_what_is_not_known_is_a_dash_of_every_kind(kind: str, value: Any) -> Non
         (None, None, "loss_delta", ""),
         (-0.000112, 0.000018, "loss_delta", "[−0.000112, +0.000018]"),
         (0.0, 0.000018, "loss_delta", "[0.000000, +0.000018]"),
+        (-0.5, 0.0000003, "loss_delta", "[−0.5000, +0.0000003]"),
         (-0.02, 0.03, "percent", "[−2.0, +3.0] %"),
         (-0.934, 37.308, "percent", "[−93.4, +3731] %"),
         (-0.02, None, "percent", "[−2.0, ∞] %"),

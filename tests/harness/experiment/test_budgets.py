@@ -94,8 +94,24 @@ def test_one_number_of_tokens_is_read_by_every_arm_in_steps_of_its_own(tmp_path:
     assert even.fields["schedule.steps"] == 200 and "schedule.batch_growth" in even.fields
     planned = plan_runs(loaded, need_data=False)
     assert {(run.arm, run.spec.budget) for run in planned} == {*steps.items()}
-    file.write_text(TEXT.replace("BUDGETS", "819200 tokens") + SCALED)
-    assert load_experiment(str(file), device="cpu").budgets == (200,)
+    file.write_text(text + grown.replace("even: {schedule.batch_growth: []}, ", ""))
+    alone = load_experiment(str(file), device="cpu")
+    assert alone.arms == (loaded.arms[0], loaded.arms[2])  # whichever arms there are beside it
+
+
+def test_one_number_of_tokens_in_too_many_steps_or_moved_by_a_rate_axis_is_refused(
+    tmp_path: Path,
+) -> None:
+    own_batch = TEXT.replace("data.batch_tokens: 4096, ", "").replace("2048", "128")
+    file = tmp_path / "exp.yaml"
+    small = "changes: {small: {data.batch_tokens: 256}}\n"
+    file.write_text(own_batch.replace("BUDGETS", "10B tokens") + small)
+    with pytest.raises(UserError, match="arm 'small' reads '10B tokens' in more than 10000000"):
+        load_experiment(str(file), device="cpu")
+    axis = "estimand: retuned\naxes: {data.batch_tokens: [x0.5, x1, x2]}\n"
+    file.write_text(own_batch.replace("BUDGETS", "1M tokens") + SCALED + axis)
+    with pytest.raises(UserError, match=r"other steps along data.batch_tokens: give steps"):
+        load_experiment(str(file), device="cpu")
 
 
 @pytest.mark.parametrize("written", ["0 tokens", "100M", "100 tokens, 200 tokens"])
