@@ -74,6 +74,19 @@ def test_a_selected_point_sets_the_margin_though_nothing_is_judged() -> None:
     ):
         with pytest.raises(UserError, match="no effect is told apart from zero"):
             confirm.half_the_smallest(outcome_of(a=named), arms)
+        assert confirm.half_the_smallest(outcome_of(a=named), arms, 0.05) == 0.025
+    assert confirm.half_the_smallest(outcome, ["a"], 0.05) == 0.02
+
+
+def test_a_second_confirmation_has_the_name_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = {"mini": 1}
+    monkeypatch.setattr("harness.store.plans.read_plan", lambda results, name: taken.get(name))
+    assert confirm.unused_name(Path("again/two.yaml"), tmp_path) == "two"
+    for file, why in (("again/mini.yaml", "has an experiment mini"), ("my file.yaml", "name")):
+        with pytest.raises(UserError, match=why):
+            confirm.unused_name(Path(file), tmp_path)
 
 
 # ---------------------------------------------------------------- seeds
