@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
@@ -103,8 +103,13 @@ def sequences(draw: st.DrawFn) -> tuple[list[int], int, str | None]:
     return tokens, window, kind
 
 
+# three blocks of one document are counted, which ends within the fourth
+ENDS_LATE = [SEPARATOR if t == 3 * BLOCK + 40 else 0 for t in range(4 * BLOCK)]
+
+
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(sequences())
+@example((ENDS_LATE, 3, "counted"))
 def test_dense_and_block_masks_are_the_definition(
     sequence: tuple[list[int], int, str | None],
 ) -> None:

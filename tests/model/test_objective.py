@@ -84,6 +84,21 @@ def test_what_is_trained_on_goes_by_the_stages_and_validation_is_the_next_token_
     assert torch.equal(loss, plain.gradients([(x, y)], plain.set_step(4)))
 
 
+@pytest.mark.parametrize(
+    ("fields", "weights", "prefix"),
+    [(MORE, (1.0, 0.5, 0.25), 0.0), ({"loss__prefix_weight": 0.25}, (1.0,), 0.25)],
+)
+def test_further_tokens_and_prefixes_are_trained_on_one_without_the_other(
+    fields: dict[str, Any], weights: tuple[float, ...], prefix: float
+) -> None:
+    more, (x, y) = trained_on(**fields), batch(3)
+    loss = more.gradients([(x, y)], more.set_step(0))
+    logits = more.model.logits(x[0], more.set_window(0))
+    prefixes = {i: i - 8 for i in range(8, TOKENS.separator)}
+    by = by_hand(logits, y[0], weights, prefixes, prefix)
+    assert float(loss) == pytest.approx(by, abs=1e-5)
+
+
 def test_the_sum_over_a_pass_s_tokens_has_as_much_larger_a_gradient() -> None:
     mean, summed = trained_on(), trained_on(loss__reduction="sum_per_rank")
     losses = [made.gradients([batch(0)], made.set_step(0)) for made in (mean, summed)]

@@ -13,7 +13,7 @@ from harness.errors import UserError
 from harness.model.rotary import growth_of_scores, stretched
 from harness.training.core import Core
 from tests.graphs import Graphs
-from tests.small_presets import batch, core, ids, small
+from tests.small_presets import batch, core, disturb, ids, small
 
 BLOCKS = {  # of stages, extension and last validation, as records 31, 36 and 42 had them
     "r31": (0, (3, 7, 11, 13)),
@@ -90,7 +90,7 @@ def test_the_scores_grow_with_the_window(rope_pairing: str, rope_buffers: bool) 
     assert plain.model.rotary.growth is not None
     plain.model.rotary.growth.fill_(1.0)
     for network in (made, plain):
-        torch.nn.init.normal_(network.model.head.weight, generator=torch.Generator().manual_seed(0))  # type: ignore[union-attr]
+        disturb(network.model)
     torch.testing.assert_close(
         made.model.stream(ids(0), window), plain.model.stream(ids(0), window)
     )
@@ -103,6 +103,8 @@ def test_a_window_s_tables_are_the_same_whatever_came_between() -> None:
     fresh.set_window(8)
     for one, other in zip(state(made), state(fresh), strict=True):
         assert torch.equal(one, other)
+    fresh.set_window(0)
+    assert not any(map(torch.equal, state(made), state(fresh)))
 
 
 @pytest.fixture

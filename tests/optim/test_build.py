@@ -380,13 +380,13 @@ def test_the_matrices_of_a_block_have_settings_of_their_own() -> None:
     }
 
 
-def attention() -> Named:
+def attention(inputs: int = 8) -> Named:
     """q, k, v and the output of two layers of four heads of two channels, and a matrix of an MLP."""
     generator = torch.Generator().manual_seed(0)
     named: Named = []
     for layer in range(2):
         for part in ("q", "k", "v", "out", "up"):
-            p = Parameter(torch.randn(32 if part == "up" else 8, 8, generator=generator))
+            p = Parameter(torch.randn(32 if part == "up" else 8, inputs, generator=generator))
             p.part = part  # type: ignore[attr-defined]
             named.append((f"{part}{layer}", p))
     return named
@@ -408,24 +408,24 @@ def after_a_step(named: Named, **fields: Any) -> tuple[Muon, dict[str, Tensor]]:
 
 def test_two_heads_are_a_matrix_of_their_own() -> None:
     """q and k by blocks of four rows, with numbers for every input; the rest as it was."""
-    _, whole = after_a_step(attention())
-    muon, pairs = after_a_step(attention(), muon_groups="head_pairs")
+    _, whole = after_a_step(attention(12))
+    muon, pairs = after_a_step(attention(12), muon_groups="head_pairs")
     for name, update in pairs.items():
         if name[0] in "qk":
             gradient = torch.randn(
-                8, 8, generator=torch.Generator().manual_seed(list(pairs).index(name))
+                8, 12, generator=torch.Generator().manual_seed(list(pairs).index(name))
             )
             torch.testing.assert_close(update, torch.cat([*map(orthogonalize, gradient.split(4))]))
             assert not torch.allclose(update, whole[name])
         else:
             assert torch.equal(update, whole[name])
-    muon, _ = after_a_step(attention(), muon_groups="head_pairs", muon_variance="output")
+    muon, _ = after_a_step(attention(12), muon_groups="head_pairs", muon_variance="output")
     seconds = {
         name: tuple(muon.state[p]["second"].shape)
         for group in muon.param_groups
         for name, p in zip(group["names"], group["params"])
     }
-    assert (seconds["q0"], seconds["v0"]) == ((2, 1, 8), (1, 8, 1))
+    assert (seconds["q0"], seconds["v0"]) == ((2, 1, 12), (1, 8, 1))
 
 
 @pytest.mark.parametrize("elements", [2**17, 64])

@@ -26,11 +26,16 @@ def factors(**fields: Any) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("start", "expected"),
-    [("nearest", [0, 3, 7]), ("next", [0, 4, 7]), ("next_of_one_more", [0, 4, 8])],
+    ("steps", "start", "expected"),
+    [
+        (10, "nearest", [0, 3, 7]),
+        (10, "next", [0, 4, 7]),
+        (10, "next_of_one_more", [0, 4, 8]),
+        (9, "next_of_one_more", [0, 4, 7]),
+    ],
 )
-def test_a_stage_begins_at_a_whole_update(start: str, expected: list[int]) -> None:
-    made = config(schedule__steps=12, schedule__extension_steps=2, schedule__stages=3,
+def test_a_stage_begins_at_a_whole_update(steps: int, start: str, expected: list[int]) -> None:
+    made = config(schedule__steps=steps + 2, schedule__extension_steps=2, schedule__stages=3,
                   schedule__stage_start=start)  # fmt: skip
     assert starts_of(made) == expected
 

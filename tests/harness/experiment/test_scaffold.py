@@ -271,3 +271,18 @@ def test_laws_ask_every_arm_about_what_the_baseline_has_and_about_what_is_new():
         subject = SimpleNamespace(baseline=baseline, arms={"a": arm})
         with pytest.raises(AssertionError, match=broken) if broken else nullcontext():
             law(subject)
+
+
+@pytest.mark.parametrize(
+    ("differs", "factors", "broken"),
+    [(False, [1.0, 0.5], True), (True, [1.0, 0.5], False), (False, [1.0, 0.7], False)],
+)
+def test_an_arm_that_trains_as_the_baseline_does_is_named(differs, factors, broken):
+    law = LAWS["an_arm_differs_from_the_baseline"]
+    baseline = SimpleNamespace(factors=lambda: [1.0, 0.5])
+    arm = SimpleNamespace(differs=lambda other: differs, factors=lambda: factors)
+    said = pytest.raises(AssertionError, match="arm a trains as the baseline does")
+    with said if broken else nullcontext():
+        law(SimpleNamespace(baseline=baseline, arms={"a": arm}))
+    with pytest.raises(AssertionError, match="no arm of the experiment sets a field"):
+        law(SimpleNamespace(baseline=baseline, arms={}))

@@ -116,3 +116,10 @@ def test_a_word_is_no_change_of_plan() -> None:
     locks = (Lock(locked="2026-01-01", digest=spaced_digest(old)[:16], plan=old),)
     assert locks_with(locks, {**old, "primary": "step_ms"}) == locks
     assert len(locks_with(locks, {**old, "primary": "val_loss"})) == 2
+
+
+def test_a_plan_that_goes_back_to_what_it_was_is_locked_again() -> None:
+    first, second = {"seeds": [0, 1]}, {"seeds": [0, 1, 2]}
+    locks = locks_with(locks_with((), first), second)
+    assert locks_with(locks, second) == locks
+    assert [lock.plan for lock in locks_with(locks, first)] == [first, second, first]

@@ -396,6 +396,24 @@ def test_an_error_of_a_plug_in_is_one_line_with_its_place_and_what_is_there(
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(("n", "listed"), [(40, True), (41, False)])
+def test_what_is_there_instead_is_listed_up_to_forty_names(
+    n: int, listed: bool, plug: Plug
+) -> None:
+    text = f"""
+class Parts:
+    def __init__(self):
+        vars(self).update({{f"part{{i}}": i for i in range({n})}})
+
+def build(model, toggles):
+    Parts().wrong
+"""
+    config = plug(text)(small("r08"), 0.1)
+    with pytest.raises(UserError, match="Parts has no 'wrong'") as error, told_in_a_line():
+        core(config)
+    assert ("; there is: part0, part1, part10, " in str(error.value)) == listed
+
+
 def test_an_error_of_the_harness_is_told_as_none_of_a_plug_in(plug: Plug) -> None:
     plug(SMOOTHED)
     with pytest.raises(ZeroDivisionError), told_in_a_line():

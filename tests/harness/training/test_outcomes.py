@@ -1,12 +1,16 @@
 """How a run ends and the numbers it ends with, from losses and times that are known: no weight is trained here."""
 
 import math
+import shutil
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from harness.corpora.index import prepare
+from harness.errors import UserError
 from harness.run.measured import Measured
 from harness.run.spec import Outcome, RunSpec
 from harness.training import train as protocol
@@ -190,3 +194,19 @@ def test_a_restarted_clock_knows_nothing_of_before() -> None:
     assert clock.new_step_ms() == clock.step_ms == [2000.0, 3000.0]
     assert clock.elapsed_s == 5.5
     assert clock.new_step_ms() == []
+
+
+def test_nothing_is_trained_on_tokens_that_changed_after_the_plan(
+    spec_of: Callable[..., RunSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, folder = spec_of(), tmp_path / "data" / "stdlib"
+    shutil.copytree(prepare("stdlib").folder, folder)
+    monkeypatch.setenv("ABLATE_DATA", str(tmp_path / "data"))
+    shard = sorted(folder.glob("*_train_*"))[0]
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 4 * 2] ^= 1
+    shard.write_bytes(content)
+    out = Recorder()
+    with pytest.raises(UserError, match="its content is not what"):
+        protocol.train(spec, out=out, device="cpu", stop=lambda: False)  # type: ignore[arg-type]
+    assert out.rows == []

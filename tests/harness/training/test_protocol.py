@@ -105,8 +105,8 @@ def test_checkpoints_are_saved_when_they_are_due(
 def test_the_clock_counts_training_steps_alone(
     spec_of: Callable[..., RunSpec], every: int | None, protocol: str, counted: int, val_every: int
 ) -> None:
-    """With a clock that a step moves by one second, a validation by a hundred, a checkpoint by a thousand."""
-    out, now = Recorder(), [0.0]
+    """With a clock that a step moves by a second and a bit, a validation by a hundred, a checkpoint by a thousand."""
+    out, now, step_s = Recorder(), [0.0], 1 + 2**-10
     spec = spec_of(
         timing__protocol=protocol,
         system__checkpoint="every",
@@ -122,7 +122,7 @@ def test_the_clock_counts_training_steps_alone(
 
         return inner
 
-    training.core.update = moved_by(1.0, training.core.update)  # type: ignore[method-assign]
+    training.core.update = moved_by(step_s, training.core.update)  # type: ignore[method-assign]
     training.core.evaluate = moved_by(100.0, training.core.evaluate)  # type: ignore[method-assign]
     out.save = moved_by(1000.0, out.save)  # type: ignore[method-assign]
     training.clock = Clock(torch.device("cpu"), now=lambda: now[0])
@@ -130,18 +130,18 @@ def test_the_clock_counts_training_steps_alone(
         training.warm_up()
     assert training.run(lambda: False) == (STEPS, "finished")
     final = training.final(STEPS)
-    assert final.train_time_s == counted
+    assert final.train_time_s == counted * step_s
     assert (len(training.clock.step_ms), final.step_ms, final.steps) == (
         counted,
-        1000.0,
+        1000 * step_s,
         STEPS,
     )
     validations = [r for r in out.rows if r["kind"] == "val"]
-    assert validations[-1]["train_time_s"] == counted
+    assert validations[-1]["train_time_s"] == counted * step_s
     since = [0] + [
         len(range(max(a["step"], STEPS - counted), b["step"])) for a, b in pairwise(validations)
     ]
-    assert [r["step_times_ms"] for r in validations] == [[1000.0] * n for n in since]
+    assert [r["step_times_ms"] for r in validations] == [[1000.98] * n for n in since]
     assert sum(since) == counted
 
 

@@ -1,8 +1,10 @@
-"""The settings of the device's allocator: set without a warning, by whichever name this torch has."""
+"""What is set up for a device: its allocator, by whichever name this torch has, and whether training is compiled."""
 
 import pytest
 import torch
 
+from harness.config.presets import preset_values, to_config
+from harness.training.core import compiles
 from harness.training.runtime import set_allocator
 
 
@@ -23,3 +25,11 @@ def test_a_torch_without_the_newer_name_is_asked_by_the_older(
     monkeypatch.setattr(torch.cuda.memory, "_set_allocator_settings", asked.append)
     set_allocator("expandable_segments:True")
     assert asked == ["expandable_segments:True"]
+
+
+def test_what_is_compiled_is_what_was_asked_for_or_else_what_cuda_trains() -> None:
+    compiled = {}
+    for wish in ("on", "off", "auto"):
+        config = to_config(preset_values("r08")[0] | {"system.compile": wish})
+        compiled[wish] = [compiles(config, device) for device in ("cpu", "cuda")]
+    assert compiled == {"on": [True, True], "off": [False, False], "auto": [False, True]}

@@ -58,7 +58,7 @@ def test_a_page_says_who_moves_by_a_plug_ins_rates_and_what_is_off(tmp_path):
     text = path.read_text()
     shown = re.sub("</?(?:dfn|span)[^>]*>", "", text)
     assert "learning rates (at-rate) but moved, which moves by rates of a plug-in" in shown
-    assert "; 1 arm by rates of a plug-in)" in shown
+    assert "; moved by rates of a plug-in)" in shown
     assert re.search(r'data-key="differs plugin\.mine\.gain 0">off<', text)
     assert re.search(r'data-key="differs plugin\.mine\.gain 2">off<', text)
     assert "<code>plugin</code>" not in text

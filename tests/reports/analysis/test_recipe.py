@@ -10,6 +10,8 @@ from harness.config.presets import preset_values, to_config
 from harness.run.plan import Plan, PlanArm, PlanCorpus
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_columns import RECIPE_COLUMNS
+from reports.inputs.load import load
+from tests.report_fixtures import write_experiment
 
 BY_KEY = {column.key: column for column in RECIPE_COLUMNS}
 CONFIG = {
@@ -210,3 +212,16 @@ def test_the_device_is_the_accelerator_or_the_processor(environments, device):
 )
 def test_a_commit_says_what_was_in_none(git, words):
     assert fact("commit", environments=[{"git": git}]) == words
+
+
+def test_a_script_whose_number_of_steps_nobody_knows_made_none(tmp_path):
+    write_experiment(tmp_path, n_seeds=2)
+    made = load("split", tmp_path)
+    of_base = made.runs["arm"] == made.plan.baseline
+    unknown = made.runs["budget"].mask(of_base, 0)
+    known = sorted({*made.runs.loc[~of_base, "budget"]})
+    assert list(Recipe.of(made, None).steps) == known
+    some = replace(made, runs=made.runs.assign(budget=unknown))
+    assert list(Recipe.of(some, None).steps) == known
+    none = replace(made, runs=made.runs.assign(budget=0))
+    assert list(Recipe.of(none, None).steps) == []

@@ -206,3 +206,5 @@ def test_a_table_is_written_with_its_own_columns_alone(tmp_path: Path) -> None:
     path = tmp_path / "new" / "table.csv"
     write_rows(path, ("a", "b"), [{"b": 1, "a": "x, y", "c": 3}, {"a": 2}])
     assert path.read_bytes() == b'a,b\n"x, y",1\n2,\n'
+    write_rows(path, ("b",), [{"b": 4}])
+    assert path.read_bytes() == b"b\n4\n"

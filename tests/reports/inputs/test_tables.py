@@ -367,6 +367,8 @@ def test_a_page_is_written_beside_other_things_and_through_no_link_of_the_result
     (results / "linked").symlink_to(elsewhere)
     with pytest.raises((OSError, ValueError, ResultsError)):
         write_page(results / "linked" / "page.html", "x", results=results)
+    with pytest.raises((OSError, ValueError, ResultsError)):
+        write_page(results / "linked" / "deep" / "page.html", "x", results=results)
     assert [*elsewhere.iterdir()] == []
     (tmp_path / "to results").symlink_to(results)
     write_page(tmp_path / "to results" / "page.html", "x", results=results)

@@ -174,3 +174,12 @@ def test_the_cells_of_a_row_have_a_mean_of_one_run_and_an_sd_of_two() -> None:
     assert (none["n"], none["mean"], none["sd"]) == ("", "", "")
     alone = cells(row(before=None, parent=None))
     assert (alone["n"], alone["verdict"]) == ("2", str(ChainVerdict.NOT_COMPARABLE))
+
+
+def test_the_losses_of_a_records_own_page_are_told_beside_those_of_its_parents() -> None:
+    arm, parent = figures("new", 3.27, printed=3.278), figures("old", 3.28, printed=3.28)
+    said = "its page prints 3, mean 3.2780"
+    assert cells(row(before=None, arm=arm, parent=OLD))["printed"] == said
+    told = cells(row(before=None, arm=arm, parent=parent))["printed"]
+    assert told == f"{said}, −0.0020 to its parent's"
+    assert cells(row(before=None))["printed"] == ""

@@ -373,9 +373,9 @@ def test_a_column_that_says_nothing_is_left_out_but_for_what_a_run_is_known_by()
     alike = pd.DataFrame([{**run, "stale": False, "block": 0, "gpu": "H100"}] * 2)
     known_by = ["seed", "val_loss", "status", "steps", "step_ms", "train_time_s", "run_id"]
     assert [c.key for c in run_columns(alike, PLAN)] == known_by
-    apart = alike.assign(stale=[False, True], gpu=["H100", "H200"])
-    more = {c.key for c in run_columns(apart, PLAN)} - {*known_by}
-    assert more == {"stale", "gpu"}
+    apart = alike.assign(stale=[False, True], gpu=["H100", "H200"], disturbed=["", "stood still"])
+    where = ["gpu", "disturbed", "stale"]  # the run's name stays the last
+    assert [c.key for c in run_columns(apart, PLAN)] == [*known_by[:-1], *where, "run_id"]
 
 
 def test_what_a_script_was_asked_for_has_its_column_though_no_run_gave_it():
