@@ -86,7 +86,7 @@ def read_lengths(
     tokens = tokens_of(given[0]) if len(given) == 1 else None
     if tokens is None:
         return tuple(arms), budgets
-    own: list[Arm] = []
+    lengthened: list[Arm] = []
     for arm in arms:
         config = of_length(arm.config, steps_for(arm.config, tokens))
         if trained_in(config, config.schedule.steps) < tokens:
@@ -95,9 +95,9 @@ def read_lengths(
                 "budgets",
             )
         check_config(config)
-        base = own[0].config if own else config
-        own.append(replace(arm, config=config, fields=differences(config, base)))
-    return tuple(own), ()
+        base = lengthened[0].config if lengthened else config
+        lengthened.append(replace(arm, config=config, fields=differences(config, base)))
+    return tuple(lengthened), ()
 
 
 def read_budgets(file: ExperimentFile, arms: Sequence[Arm]) -> tuple[int, ...]:

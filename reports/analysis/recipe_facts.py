@@ -9,7 +9,7 @@ from harness.run.document import Document
 from harness.run.plural import plural
 from reports.analysis.recipe import Recipe, distinct
 
-Told = TypeVar("Told")  # what a run wrote
+OneRun = TypeVar("OneRun")  # what a run wrote
 RATE = "_lr"  # how the names of learning rates end
 KERNELS = {  # setting -> how it is said
     "model.attn_kernel": "{} attention",
@@ -41,7 +41,7 @@ def one_or_all(values: Iterable[Any]) -> Any:
     return several
 
 
-def by_arm(runs: Mapping[str, Sequence[Told]], told: Callable[[Told], Any]) -> Any:
+def alike_or_by_arm(runs: Mapping[str, Sequence[OneRun]], told: Callable[[OneRun], Any]) -> Any:
     """What the runs of all arms tell alike, else arm -> what its own do; None of none.
 
     runs: of every arm."""
@@ -98,7 +98,7 @@ def n_heads(r: Recipe) -> Any:
 
 
 def parameters(r: Recipe) -> Any:
-    return by_arm(r.results_by_arm, lambda result: result.parameters)
+    return alike_or_by_arm(r.results_by_arm, lambda result: result.parameters)
 
 
 def seq_len(r: Recipe) -> Any:
@@ -114,7 +114,7 @@ def steps(r: Recipe) -> Any:
         return r.budget
     if r.plan.foreign and r.steps:  # a script's own, which no plan knows
         return one_or_all(list(r.steps))
-    return by_arm(r.by_arm, lambda document: document.get("budget"))
+    return alike_or_by_arm(r.by_arm, lambda document: document.get("budget"))
 
 
 def tokens(r: Recipe) -> Any:
@@ -122,7 +122,7 @@ def tokens(r: Recipe) -> Any:
 
     None where either is unknown, or the steps differ, or batches grow.
     """
-    measured = by_arm(r.results_by_arm, lambda result: result.tokens)
+    measured = alike_or_by_arm(r.results_by_arm, lambda result: result.tokens)
     if measured is not None or any(r.of_baseline("schedule.batch_growth")):
         return measured
     of_step, n_steps = batch_tokens(r), steps(r)

@@ -42,12 +42,14 @@ def asked_steps(outcome: Comparisons) -> list[AskedStep]:
         by_step.setdefault(judged[arm].next_action.partition(":")[0], []).append(arm)
     steps = []
     for arms in by_step.values():
-        dearest = max(arms, key=lambda arm: (judged[arm].fresh_seeds or 0, reach(judged[arm])))
+        dearest = max(
+            arms, key=lambda arm: (judged[arm].fresh_seeds or 0, interval_width(judged[arm]))
+        )
         steps.append(AskedStep(step=judged[dearest].next_action, arms=arms))
     return steps
 
 
-def reach(c: Comparison) -> float:
+def interval_width(c: Comparison) -> float:
     """How wide an interval is: of arms that ask for no number of seeds the widest asks for most."""
     return 0.0 if c.low is None or c.high is None else c.high - c.low
 

@@ -81,8 +81,8 @@ def asking_the_rest(plan: Plan, arms: Sequence[str], *, of_parts: bool) -> str:
         named = [] if of_parts or len(arms) > NAMED else arms
         command = confirmation_of(plan, *named, file="FILE")
     names, verb = listing(arms, most=NAMED), verb_for(arms, "is", "are")
-    own = " in their own parts" if of_parts else ""
-    return f"{command}, for {names}, which {verb} undecided here{own} and not asked again"
+    whose = " in their own parts" if of_parts else ""
+    return f"{command}, for {names}, which {verb} undecided here{whose} and not asked again"
 
 
 def undecided(outcome: Comparisons, arms: Sequence[str]) -> list[str]:

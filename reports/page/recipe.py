@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.run.document import Document
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_columns import RECIPE_COLUMNS
 from reports.format import show
@@ -65,7 +66,7 @@ def fact_text(value: Any) -> str:
     return str(value)
 
 
-def by_arm_text(of_arms: Mapping[str, Any], baseline: str) -> str:
+def by_arm_text(of_arms: Document, baseline: str) -> str:
     """The baseline's number, then the arms that have another one, the furthest from it first."""
     usual = of_arms.get(baseline)
     if not isinstance(usual, int):

@@ -12,8 +12,8 @@ RATIO_NOTE = re.compile(
 OF_ARM = re.compile(r"(?:^|; )(?P<arm>.+?) (?P<means>\S+) % and (?P<blocks>\S+) %")
 TOO_NOISY = "Too noisy for any time claim"
 SPAN = re.compile(r"runs of (?P<arm>.+) alone took from (?P<least>[\d.]+) to (?P<most>[\d.]+) ms")
-OF_PRINTED = 0.15  # percent: half of the last digit, and what carried values leave off
-OF_WHOLE = 0.6  # the same of a percent without decimals
+OF_PRINTED_PERCENT = 0.15  # percent: half of the last digit, and what carried values leave off
+OF_WHOLE_PERCENT = 0.6  # the same of a percent without decimals
 
 
 def check_ratios(page: Page, index: int, plan: Embedded) -> Iterator[str]:
@@ -35,7 +35,7 @@ def check_ratios(page: Page, index: int, plan: Embedded) -> Iterator[str]:
             mean, effect = (carried_value(row, f"step_ms.{what}") for what in ("mean", "effect"))
             for name, change in (("means", mean / base - 1), ("blocks", effect)):
                 told = float(of_arm[name].replace("−", "-"))
-                within = OF_PRINTED if "." in of_arm[name] else OF_WHOLE
+                within = OF_PRINTED_PERCENT if "." in of_arm[name] else OF_WHOLE_PERCENT
                 if not abs(told - 100 * change) <= within:  # nan where there is none
                     yield (
                         f"a note says {told:+.1f} % of {of_arm['arm']}, the table"

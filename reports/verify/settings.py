@@ -17,7 +17,7 @@ NUMBERS = {
     "recipe.seq_len": ("data.seq_len", " tokens"),
     "recipe.batch_tokens": ("data.batch_tokens", " tokens"),
 }
-GROWTH = "schedule.batch_growth"
+GROWING = "schedule.batch_growth"
 SWITCHES = {"true": "on", "false": "off", "null": "off"}
 LISTED = 3
 MANY_DIGITS = 10  # digits beyond which a fraction is printed with four
@@ -43,7 +43,7 @@ def check_settings(page: Page, index: int, data: Embedded, rows: Sequence[Row]) 
     if len(budgets) == 1 and steps is not None and steps != str(budgets.pop()):
         yield f"what was trained: recipe.steps is printed as {steps}, which no compared run made"
     # pages of older versions say nothing of it
-    growth = [times for listed in base.get(GROWTH, ()) for times in json.loads(listed)]
+    growth = [times for listed in base.get(GROWING, ()) for times in json.loads(listed)]
     for key, (field, unit) in NUMBERS.items():
         values = base.get(field, [])
         text = printed.get(key, "nothing")
