@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from harness.run.plan import Plan
 from reports.analysis.types import Comparison, Comparisons, effect
 from reports.page.cells import typed
-from reports.page.naming import NAMED, listing
+from reports.page.naming import arms_listed
 from reports.page.selection import as_typed
 
 
@@ -25,9 +25,7 @@ class AskedStep:
 
     def words(self, plan: Plan) -> str:
         """It as it is typed, and for which arms."""
-        comma = "; " if any(", " in arm for arm in self.arms) else ", "
-        arms = listing(self.arms, most=NAMED, comma=comma)
-        return f"{typed(self.step, as_typed(plan))}, for {arms}"
+        return f"{typed(self.step, as_typed(plan))}, for {arms_listed(self.arms)}"
 
 
 def asked_steps(outcome: Comparisons) -> list[AskedStep]:

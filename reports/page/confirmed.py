@@ -11,7 +11,7 @@ from reports.analysis.types import Comparisons
 from reports.inputs.experiment import Experiment
 from reports.page.by_design import Confirmation
 from reports.page.headline import sentence_on
-from reports.page.naming import NAMED, listing, verb_for
+from reports.page.naming import NAMED, arms_listed, verb_for
 from reports.page.related import address_of
 from reports.page.selection import confirmation_of
 
@@ -80,7 +80,7 @@ def asking_the_rest(plan: Plan, arms: Sequence[str], *, of_parts: bool) -> str:
     if is_confirmed_by_command(plan):
         named = [] if of_parts or len(arms) > NAMED else arms
         command = confirmation_of(plan, *named, file="FILE")
-    names, verb = listing(arms, most=NAMED), verb_for(arms, "is", "are")
+    names, verb = arms_listed(arms), verb_for(arms, "is", "are")
     whose = " in their own parts" if of_parts else ""
     return f"{command}, for {names}, which {verb} undecided here{whose} and not asked again"
 

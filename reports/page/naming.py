@@ -22,6 +22,12 @@ def listing(names: Sequence[str], *, most: int, comma: str = ", ") -> str:
     return comma.join(names[:-1]) + " and " + names[-1]
 
 
+def arms_listed(arms: Sequence[str]) -> str:
+    """Names of arms, parted by semicolons where one of them has a comma; many are counted."""
+    comma = "; " if any(", " in arm for arm in arms) else ", "
+    return listing(arms, most=NAMED, comma=comma)
+
+
 def few_named(arms: Sequence[str]) -> str:
     """The arms by their names; above two how many, which stand under what differed."""
     return plural(len(arms), "arm") if len(arms) > 2 else listing(arms, most=2)

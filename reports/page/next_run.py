@@ -17,7 +17,7 @@ from reports.page.by_design import ByDesign, Confirmation
 from reports.page.command_words import OF_RESULTS, without_folders
 from reports.page.confirmed import asking_the_rest, not_asked_again, undecided, whole_arms
 from reports.page.headline import loss_gained
-from reports.page.naming import NAMED, listing
+from reports.page.naming import NAMED, arms_listed, listing
 from reports.page.places import place_words
 from reports.page.scope import grid_for, moves_rates
 from reports.page.selection import as_typed, chosen_points, confirmation_of, is_better
@@ -85,7 +85,7 @@ def next_of_confirmed(
         told = told.replace(NO_STEP, asking or NO_STEP)
         left = [arm for arm in left if arm not in arms]
     if left:
-        told += f" Not asked again: {listing(left, most=NAMED)}."
+        told += f" Not asked again: {arms_listed(left)}."
     return f"By {last.experiment.name}{meaning}: {told}"
 
 
