@@ -88,13 +88,12 @@ def read_lengths(
         return tuple(arms), budgets
     lengthened: list[Arm] = []
     for arm in arms:
-        config = of_length(arm.config, steps_for(arm.config, tokens))
+        config = at_budget(arm.config, steps_for(arm.config, tokens))
         if trained_in(config, config.schedule.steps) < tokens:
             raise file.fail(
                 f"budgets: arm '{arm.name}' reads '{given[0]}' in more than {MAX_BUDGET} steps",
                 "budgets",
             )
-        check_config(config)
         base = lengthened[0].config if lengthened else config
         lengthened.append(replace(arm, config=config, fields=differences(config, base)))
     return tuple(lengthened), ()
