@@ -40,8 +40,8 @@ GENERAL_WORDS = (
     (
         "look",
         (
-            "Each time results were judged before all planned runs were there; after the first the "
-            "intervals are sequences, which are wider and hold for any number of looks."
+            "Each time results were judged. Where some were not there yet, intervals are sequences "
+            "from then on, which are wider and hold for any number of looks."
         ),
     ),
     (

@@ -20,6 +20,7 @@ from reports.page.published import (
     time_interval,
 )
 from reports.stats.digits import settled
+from reports.stats.rules import TARGET
 
 NAMED_STEPS = 3  # steps of a ladder that its headline names
 NAMED_PARTS = 5  # parts of a record
@@ -149,8 +150,9 @@ def parts_on_top(parts: Sequence[NoisyDifference]) -> str:
     if any(part.is_apart for part in parts):
         return f"Each on top of those above it, {told}"
     return (
-        "No single part, each on top of those above it, can be told from the noise of single "
-        f"runs: {told}"
+        "No single part, each on top of those above it, can be told from the noise of single runs"
+        " by 95 % intervals that hold for all rows at once, wider than that of all together:"
+        f" {told}"
     )
 
 
@@ -161,7 +163,7 @@ def whole_record(record: str) -> str:
     half = Z * math.hypot(now.log_time_se, before.log_time_se)
     low, high = (1.0 + change) * math.exp(-half) - 1.0, (1.0 + change) * math.exp(half) - 1.0
     return (
-        f"To the target {record} took {show(now.time_s, 's')} s ({now.steps} steps), "
+        f"To the target of {TARGET:g} {record} took {show(now.time_s, 's')} s ({now.steps} steps), "
         f"{before.record} {show(before.time_s, 's')} s ({before.steps} steps): "
         f"{with_interval(change, low, high, 'percent')}."
     )

@@ -52,7 +52,7 @@ def facts(
         standing(plan),
         *estimand_facts(recipe),
         *branch_fact(plan),
-        Fact(text=f"{plural(len(plan.arms), 'arm')}, {counted_seeds(plan, runs)}"),
+        Fact(text=f"{counted_arms(plan)}, {counted_seeds(plan, runs)}"),
         looks(outcome),
         where_run(runs),
         *stopped_facts(runs),
@@ -183,6 +183,11 @@ def lock_facts(plan: Plan) -> list[Fact]:
     if keys:
         text += f": {', '.join(keys)}"
     return [last, Fact(text=text, warn=True)]
+
+
+def counted_arms(plan: Plan) -> str:
+    """How many arms are compared with the baseline."""
+    return f"{plural(len(plan.arms) - 1, 'arm')} and the baseline"
 
 
 def counted_seeds(plan: Plan, runs: pd.DataFrame) -> str:

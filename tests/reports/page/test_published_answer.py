@@ -83,7 +83,8 @@ def test_where_noise_explains_every_part_that_is_said() -> None:
     ladder = rows(("base", 3.3, 100.0), ("+ a", 3.2995, 1.0), ("+ b", 3.2993, 1.0), above=True)
     assert parts_on_top(differences(ladder)) == (
         "No single part, each on top of those above it, can be told from the noise of single "
-        "runs: the intervals of a (−0.0005 [−0.0025, +0.0015]) and "
+        "runs by 95 % intervals that hold for all rows at once, wider than that of all together: "
+        "the intervals of a (−0.0005 [−0.0025, +0.0015]) and "
         "b (−0.0002 [−0.0022, +0.0018]) hold zero"
     )
 
@@ -107,7 +108,7 @@ def test_a_whole_record_is_its_time_over_that_of_the_one_before_as_sure_as_both(
     said = whole_record("r09")
     now, before = published_record("r09"), published_record("r08")
     assert said.startswith(
-        f"To the target r09 took {now.time_s:.1f} s ({now.steps} steps), "
+        f"To the target of 3.28 r09 took {now.time_s:.1f} s ({now.steps} steps), "
         f"r08 {before.time_s:.1f} s ({before.steps} steps): "
     )
     printed = re.search(r": (\S+) \[(\S+), (\S+)\] %\.$", said)

@@ -214,7 +214,8 @@ def test_who_confirmed_and_how_many_looks_and_seeds_are_facts():
     assert told(replace(PLAN, confirm=True))[0] == Fact(text="confirmed on fresh seeds")
     assert "1 look, intervals for the planned number of runs" in said()
     assert "2 looks, anytime-valid intervals" in said(of=outcome(looks=2, anytime=True))
-    assert "2 arms, 3 seeds" in said() and "2 arms, 2 runs" in said(seed=[None, None])
+    assert "1 arm and the baseline, 3 seeds" in said()
+    assert "1 arm and the baseline, 2 runs" in said(seed=[None, None])
     branched = said(replace(PLAN, branch_at=50))
     assert "effects from update 50 on, given one trunk a seed" in branched
     evidence = said(replace(PLAN, evidence="records"))
