@@ -24,6 +24,8 @@ from reports.page.selection import as_typed, chosen_points, confirmation_of, is_
 from reports.stats.digits import settled
 
 NO_STEP = "nothing that these runs ask for"
+RUN_NEXT = "What to run next: "
+ACCEPTING = f"{RUN_NEXT}accept the bound"  # which is nothing to run
 
 
 def next_of_verdicts(experiment: Experiment, outcome: Comparisons, by_design: ByDesign) -> str:
@@ -79,10 +81,12 @@ def next_of_confirmed(
     told = next_of_verdicts(last.experiment, last.outcome, last.by_design)
     left = not_asked_again(experiment, confirmed)
     meaning = whole_arms(experiment.plan, last.experiment.plan)
-    if NO_STEP in told:
+    if NO_STEP in told or ACCEPTING in told:
         arms = undecided(outcome, outcome.arms if meaning else left)
         asking = asking_the_rest(experiment.plan, arms, of_parts=bool(meaning))
-        told = told.replace(NO_STEP, asking or NO_STEP)
+        if asking:
+            told = told.replace(NO_STEP, asking)
+            told = told.replace(ACCEPTING, f"{RUN_NEXT}{asking}. Accept the bound")
         left = [arm for arm in left if arm not in arms]
     if left:
         told += f" Not asked again: {arms_listed(left)}."

@@ -74,6 +74,24 @@ def test_what_to_run_next_is_what_the_other_says_and_who_was_not_asked(explored)
     assert {row(c)["next_action"] for c in outcome.comparisons.values()} == {""}
 
 
+def test_where_the_other_accepts_a_bound_the_rest_is_what_to_run(explored):
+    outcome = compare_all(explored)
+    judged = {key: replace(c, kind="undecided") for key, c in outcome.comparisons.items()}
+    by_design = ByDesign.of(explored, outcome)
+    [other] = by_design.confirmed
+    bounded = {}
+    for key, c in other.outcome.comparisons.items():
+        bounded[key] = replace(c, kind="undecided", next_action="accept the bound (why)")
+    accepting = replace(other, outcome=replace(other.outcome, comparisons=bounded))
+    told = next_of_verdicts(
+        explored, replace(outcome, comparisons=judged), replace(by_design, confirmed=[accepting])
+    )
+    assert (
+        f"What to run next: `ablate confirm experiments/split.yaml --arm '{LADDER[2].name}'" in told
+    )
+    assert told.endswith("not asked again. Accept the bound (why), for untied_head.")
+
+
 def test_of_a_ladder_asked_again_without_its_rungs_an_arm_is_said_to_be_all_parts(explored):
     """The same name is a part on the one page and all parts up to it on the other: own parts were not asked again."""
     whole = "(again), where an arm is all parts up to its own together: "
