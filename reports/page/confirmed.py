@@ -1,5 +1,6 @@
 """What came out where a page's question was asked again on fresh seeds, and what is left open."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,14 +24,13 @@ class AskedAgain:
     words: str
     name: str
     address: str
-    meaning: str  # of an arm's name there, where it is another one
     answer: str
     is_complete: bool  # no run of it is to come
 
     @property
     def sentence(self) -> str:
         """All of it."""
-        return f"{self.words} ({self.name}){self.meaning}: {self.answer}"
+        return f"{self.words} ({self.name}): {self.answer}"
 
 
 def asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> list[AskedAgain]:
@@ -40,6 +40,8 @@ def asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> li
         plan, outcome = other.experiment.plan, other.outcome
         lead = f"Asked again on {plural(len(plan.seeds), 'fresh seed')} since"
         answer = sentence_on(outcome, outcome.primary, plan.corpus.unit)
+        if are_whole(experiment.plan, plan):
+            answer = in_full(answer, plan)
         if other.n_to_come:
             lead = f"Being asked again on {plural(len(plan.seeds), 'fresh seed')}"
             answer = f"{plural(other.n_to_come, 'run')} to come."
@@ -49,7 +51,6 @@ def asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> li
                 words=lead,
                 name=plan.name,
                 address=address,
-                meaning=whole_arms(experiment.plan, plan),
                 answer=answer,
                 is_complete=not other.n_to_come,
             )
@@ -57,11 +58,16 @@ def asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> li
     return told
 
 
-def whole_arms(plan: Plan, later: Plan) -> str:
-    """That a later experiment's arm is not the part that a page has by its name; '' if it is."""
-    if not judged_pairs(plan) or judged_pairs(later):
-        return ""
-    return ", where an arm is all parts up to its own together"
+def are_whole(plan: Plan, later: Plan) -> bool:
+    """Whether a later experiment's arms are whole, where a page judges the part each adds."""
+    return bool(judged_pairs(plan)) and not judged_pairs(later)
+
+
+def in_full(text: str, plan: Plan) -> str:
+    """With all changes of every arm that it names, since a ladder's has the name of its last."""
+    in_words = {arm.name: " + ".join(arm.changes) for arm in plan.arms if arm.changes}
+    names = "|".join(map(re.escape, sorted(in_words, key=len, reverse=True)))
+    return re.sub(names, lambda name: in_words[name[0]], text) if names else text
 
 
 def not_asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> list[str]:

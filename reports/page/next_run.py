@@ -15,7 +15,7 @@ from reports.inputs.experiment import Experiment
 from reports.page.asking import asked_steps
 from reports.page.by_design import ByDesign, Confirmation
 from reports.page.command_words import OF_RESULTS, without_folders
-from reports.page.confirmed import asking_the_rest, not_asked_again, undecided, whole_arms
+from reports.page.confirmed import are_whole, asking_the_rest, in_full, not_asked_again, undecided
 from reports.page.headline import loss_gained
 from reports.page.naming import NAMED, arms_listed, listing
 from reports.page.places import place_words
@@ -80,17 +80,19 @@ def next_of_confirmed(
         )
     told = next_of_verdicts(last.experiment, last.outcome, last.by_design)
     left = not_asked_again(experiment, confirmed)
-    meaning = whole_arms(experiment.plan, last.experiment.plan)
+    of_parts = are_whole(experiment.plan, last.experiment.plan)
+    if of_parts:
+        told = in_full(told, last.experiment.plan)
     if NO_STEP in told or ACCEPTING in told:
-        arms = undecided(outcome, outcome.arms if meaning else left)
-        asking = asking_the_rest(experiment.plan, arms, of_parts=bool(meaning))
+        arms = undecided(outcome, outcome.arms if of_parts else left)
+        asking = asking_the_rest(experiment.plan, arms, of_parts=of_parts)
         if asking:
             told = told.replace(NO_STEP, asking)
             told = told.replace(ACCEPTING, f"{RUN_NEXT}{asking}. Accept the bound")
         left = [arm for arm in left if arm not in arms]
     if left:
         told += f" Not asked again: {arms_listed(left)}."
-    return f"By {last.experiment.name}{meaning}: {told}"
+    return f"By {last.experiment.name}: {told}"
 
 
 def next_of_halving(experiment: Experiment, outcome: Comparisons) -> str:

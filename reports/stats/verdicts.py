@@ -234,7 +234,9 @@ def _enough_seeds(evidence: Evidence, family: Family) -> int:
 
 def _bounded(text: str, evidence: Evidence, family: Family, reach: float) -> Verdict:
     """Of what MANY_SEEDS do not decide: its bound, or half of it where they find that."""
-    action, half = f"accept the bound ({MANY_SEEDS} fresh seeds need not decide it)", reach / 2
+    action, half = "accept the bound", reach / 2
+    if family.margin is not None:
+        action += f" (to find the margin takes over {MANY_SEEDS} seeds)"
     is_typed = family.decides and family.has_command and math.isfinite(half)
     if is_typed and fresh_seeds(half / evidence.scale, evidence, family) is not None:
         action += f", or ask for half of it: ablate confirm --detect {_number(half)}"

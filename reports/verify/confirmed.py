@@ -56,8 +56,10 @@ def check_effects_said(said: str, other: Embedded) -> Iterator[str]:
     arms = [arm["name"] for arm in plan["arms"]]
     rows = compared_rows(outcomes_of(other, table_rows(other["runs"])), arms, "loss")
     before: Mapping[str, str] = {above: below for below, above in planned_pairs(plan)}
-    for arm in arms:
-        match = re.search(rf"(?:^|: |, |; |and ){re.escape(arm)} \(([+−]?[\d.]+)", said)
+    changes = {arm["name"]: " + ".join(arm["changes"]) for arm in plan["arms"]}
+    for arm in arms:  # by its name, or where that is a part's by all of its changes
+        name = "|".join(re.escape(name) for name in (arm, changes[arm]) if name)
+        match = re.search(rf"(?:^|: |, |; |and )(?:{name}) \(([+−]?[\d.]+)", said)
         if match is None:
             continue
         table = Table.of(metric, before.get(arm, plan["baseline"]), rows)

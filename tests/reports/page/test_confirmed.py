@@ -92,23 +92,33 @@ def test_where_the_other_accepts_a_bound_the_rest_is_what_to_run(explored):
     assert told.endswith("not asked again. Accept the bound (why), for untied_head.")
 
 
-def test_of_a_ladder_asked_again_without_its_rungs_an_arm_is_said_to_be_all_parts(explored):
+def test_of_a_ladder_asked_again_without_its_rungs_an_arm_is_named_by_all_its_changes(
+    explored, tmp_path
+):
     """The same name is a part on the one page and all parts up to it on the other: own parts were not asked again."""
-    whole = "(again), where an arm is all parts up to its own together: "
     ladder = replace(explored, plan=replace(explored.plan, design="ladder"))
+    [again] = ladder.confirmations
+    arms = tuple(
+        replace(a, changes=("first", *a.changes) if a.changes else ()) for a in again.plan.arms
+    )
+    ladder = replace(ladder, confirmations=(replace(again, plan=replace(again.plan, arms=arms)),))
     outcome = compare_all(ladder)
     by_design = ByDesign.of(ladder, outcome)
     [said] = asked_again(ladder, by_design.confirmed)
-    [plain] = asked_again(explored, by_design.confirmed)
-    assert said.sentence == plain.sentence.replace("(again): ", whole) != plain.sentence
-    arms = [*outcome.increments]
-    open_parts = {key: replace(outcome.increments[key], kind="undecided") for key in arms}
-    told = next_of_verdicts(ladder, replace(outcome, increments=open_parts), by_design)
-    assert told.startswith("By again, where an arm is all parts up to its own together: Shown")
+    assert said.answer.count("untied_head (") == said.answer.count("first + untied_head (") == 1
+    open_parts = {k: replace(c, kind="undecided") for k, c in outcome.increments.items()}
+    after = next_of_verdicts(ladder, replace(outcome, increments=open_parts), by_design)
+    assert after.startswith("By again: Shown")
     asks = "`ablate confirm experiments/split.yaml -o FILE`, for untied_head and untied_head + embed_norm,"
-    assert f"{asks} which are undecided here in their own parts and not asked again." in told
-    [said] = asked_again(ladder, [Confirmation.of(replace(ladder, confirmations=()))])
-    assert said.meaning == ""
+    assert f"{asks} which are undecided here in their own parts and not asked again." in after
+    [same] = asked_again(ladder, [Confirmation.of(replace(ladder, confirmations=()))])
+    assert "first" not in same.answer
+    page = told(ladder, tmp_path)
+    assert verify(page) == []
+    lie = re.sub(r"(first \+ untied_head \([+−]0\.)", r"\g<1>9", page.read_text(), count=1)
+    page.write_text(lie)
+    read = read_page(page)
+    assert len([*check_confirmed(read, 0, read.data["experiments"][0], None)]) == 1
 
 
 def test_an_unfinished_one_is_not_looked_at_beforehand(explored, tmp_path):

@@ -9,7 +9,7 @@ from reports.stats.planning import seeds_needed
 from reports.stats.sequential import critical_t
 from reports.stats.verdicts import Evidence, Family, Next, verdict
 
-BOUND = "accept the bound (100 fresh seeds need not decide it)"
+BOUND = "accept the bound (to find the margin takes over 100 seeds)"
 ONE_ARM = {"metric": "val_loss", "unit": " nats", "n_arms": 1}
 
 
@@ -54,7 +54,9 @@ def test_the_margin_is_what_a_new_experiment_must_find():
 def test_a_difference_that_may_be_nothing_asks_for_no_seeds():
     found = verdict(evidence(0.5), Family(**ONE_ARM, follows=Next.FRESH, margin=None))
     assert found.next_runs is None and found.fresh_seeds is None
-    assert found.next_action == f"{BOUND}, or ask for half of it: ablate confirm --detect 1.8"
+    assert (
+        found.next_action == "accept the bound, or ask for half of it: ablate confirm --detect 1.8"
+    )
 
 
 def test_half_of_a_bound_is_offered_only_where_a_hundred_seeds_find_it():
