@@ -25,7 +25,7 @@ from reports.stats.digits import settled
 
 NO_STEP = "nothing that these runs ask for"
 RUN_NEXT = "What to run next: "
-ACCEPTING = f"{RUN_NEXT}accept the bound"  # which is nothing to run
+ACCEPTING = f"{RUN_NEXT}take the interval as the answer"  # which is nothing to run
 
 
 def next_of_verdicts(experiment: Experiment, outcome: Comparisons, by_design: ByDesign) -> str:
@@ -88,7 +88,7 @@ def next_of_confirmed(
         asking = asking_the_rest(experiment.plan, arms, of_parts=of_parts)
         if asking:
             told = told.replace(NO_STEP, asking)
-            told = told.replace(ACCEPTING, f"{RUN_NEXT}{asking}. Accept the bound")
+            told = told.replace(ACCEPTING, f"{RUN_NEXT}{asking}. Take the interval as the answer")
         left = [arm for arm in left if arm not in arms]
     if left:
         told += f" Not asked again: {arms_listed(left)}."

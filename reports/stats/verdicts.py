@@ -139,7 +139,9 @@ def _around_zero(evidence: Evidence, family: Family, *, reach: float) -> Verdict
         more = more_seeds(evidence, family)
         if more is None:
             text += f"{joint} more than {MANY_SEEDS} more seeds needed"
-            return Verdict(text=text, kind="undecided", next_action="accept the bound")
+            return Verdict(
+                text=text, kind="undecided", next_action="take the interval as the answer"
+            )
         text += f"{joint} {more} more {_seeds(more)} needed"
         return _asking(text, "undecided", more, family)
     if family.follows is Next.PLANNED:
@@ -234,12 +236,12 @@ def _enough_seeds(evidence: Evidence, family: Family) -> int:
 
 def _bounded(text: str, evidence: Evidence, family: Family, reach: float) -> Verdict:
     """Of what MANY_SEEDS do not decide: its bound, or half of it where they find that."""
-    action, half = "accept the bound", reach / 2
+    action, half = "take the interval as the answer", reach / 2
     if family.margin is not None:
         action += f" (to find the margin takes over {MANY_SEEDS} seeds)"
     is_typed = family.decides and family.has_command and math.isfinite(half)
     if is_typed and fresh_seeds(half / evidence.scale, evidence, family) is not None:
-        action += f", or ask for half of it: ablate confirm --detect {_number(half)}"
+        action += f", or look for half its reach: ablate confirm --detect {_number(half)}"
     return Verdict(text=text, kind="undecided", next_action=action)
 
 

@@ -123,7 +123,7 @@ def test_a_null_inside_the_margin_is_no_difference_and_a_wide_one_is_undecided(t
     assert noisy.kind == "undecided" and noisy.fresh_seeds is None  # more than a hundred
     half = max(-noisy.low, noisy.high) / 2
     assert noisy.next_action == (
-        "accept the bound (to find the margin takes over 100 seeds), or ask for half of it: "
+        "take the interval as the answer (to find the margin takes over 100 seeds), or look for half its reach: "
         f"ablate confirm --detect {half:.2g}"
     )
 

@@ -81,7 +81,9 @@ def test_where_the_other_accepts_a_bound_the_rest_is_what_to_run(explored):
     [other] = by_design.confirmed
     bounded = {}
     for key, c in other.outcome.comparisons.items():
-        bounded[key] = replace(c, kind="undecided", next_action="accept the bound (why)")
+        bounded[key] = replace(
+            c, kind="undecided", next_action="take the interval as the answer (why)"
+        )
     accepting = replace(other, outcome=replace(other.outcome, comparisons=bounded))
     told = next_of_verdicts(
         explored, replace(outcome, comparisons=judged), replace(by_design, confirmed=[accepting])
@@ -89,7 +91,7 @@ def test_where_the_other_accepts_a_bound_the_rest_is_what_to_run(explored):
     assert (
         f"What to run next: `ablate confirm experiments/split.yaml --arm '{LADDER[2].name}'" in told
     )
-    assert told.endswith("not asked again. Accept the bound (why), for untied_head.")
+    assert told.endswith("not asked again. Take the interval as the answer (why), for untied_head.")
 
 
 def test_of_a_ladder_asked_again_without_its_rungs_an_arm_is_named_by_all_its_changes(

@@ -107,7 +107,7 @@ def test_a_command_that_is_not_run_next_stands_once_below_the_table(combined):
     experiment, found = combined
     action = "ablate confirm --detect 0.036: 13 fresh seeds (130 runs)"
     asks = {**OPEN, "next_action": action, "next_runs": 130, "fresh_seeds": 13}
-    bound = {**OPEN, "next_action": "accept the bound"}
+    bound = {**OPEN, "next_action": "take the interval as the answer"}
     outcome = judged_as(found, {"softcap": asks, "untied_head": asks, "value_residual": bound})
     plan = experiment.plan
     command = "`ablate confirm experiments/split.yaml --detect 0.036`"
@@ -118,7 +118,7 @@ def test_a_command_that_is_not_run_next_stands_once_below_the_table(combined):
         below = commands_elsewhere(outcome, plan, said)
         assert len(below) == notes
         assert all(f"{command}: 13 fresh seeds (130 runs), for " in note for note in below)
-    assert said_in_rows(outcome)["value_residual"] == "accept the bound"
+    assert said_in_rows(outcome)["value_residual"] == "take the interval as the answer"
 
 
 def test_the_next_step_takes_the_experiment_as_it_was_typed(combined):

@@ -449,7 +449,7 @@ def test_a_next_step_is_a_command_that_can_be_typed():
     assert typed(action, "mine") == (
         "`ablate confirm mine --detect 0.01`: 73 fresh seeds (584 runs)"
     )
-    assert typed("accept the bound", "mine") == "accept the bound"
+    assert typed("take the interval as the answer", "mine") == "take the interval as the answer"
     text = str(code(typed(action, "mine")))
     assert '<code>ablate confirm mine</code> <code class="option">--detect 0.01</code>' in text
 

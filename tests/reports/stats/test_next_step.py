@@ -9,7 +9,7 @@ from reports.stats.planning import seeds_needed
 from reports.stats.sequential import critical_t
 from reports.stats.verdicts import Evidence, Family, Next, verdict
 
-BOUND = "accept the bound (to find the margin takes over 100 seeds)"
+BOUND = "take the interval as the answer (to find the margin takes over 100 seeds)"
 ONE_ARM = {"metric": "val_loss", "unit": " nats", "n_arms": 1}
 
 
@@ -55,7 +55,8 @@ def test_a_difference_that_may_be_nothing_asks_for_no_seeds():
     found = verdict(evidence(0.5), Family(**ONE_ARM, follows=Next.FRESH, margin=None))
     assert found.next_runs is None and found.fresh_seeds is None
     assert (
-        found.next_action == "accept the bound, or ask for half of it: ablate confirm --detect 1.8"
+        found.next_action
+        == "take the interval as the answer, or look for half its reach: ablate confirm --detect 1.8"
     )
 
 
