@@ -1,8 +1,7 @@
 """What came out where a page's question was asked again on fresh seeds, and what is left open."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.run.plan import Plan, PlanArm
 from harness.run.plural import plural
@@ -39,9 +38,9 @@ def asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> li
     for other in confirmed:
         plan, outcome = other.experiment.plan, other.outcome
         lead = f"Asked again on {plural(len(plan.seeds), 'fresh seed')} since"
-        answer = sentence_on(outcome, outcome.primary, plan.corpus.unit)
         if are_whole(experiment.plan, plan):
-            answer = in_full(answer, plan)
+            outcome = in_full(outcome, plan)
+        answer = sentence_on(outcome, outcome.primary, plan.corpus.unit)
         if other.n_to_come:
             lead = f"Being asked again on {plural(len(plan.seeds), 'fresh seed')}"
             answer = f"{plural(other.n_to_come, 'run')} to come."
@@ -63,11 +62,13 @@ def are_whole(plan: Plan, later: Plan) -> bool:
     return bool(judged_pairs(plan)) and not judged_pairs(later)
 
 
-def in_full(text: str, plan: Plan) -> str:
-    """With all changes of every arm that it names, since a ladder's has the name of its last."""
-    in_words = {arm.name: " + ".join(arm.changes) for arm in plan.arms if arm.changes}
-    names = "|".join(map(re.escape, sorted(in_words, key=len, reverse=True)))
-    return re.sub(names, lambda name: in_words[name[0]], text) if names else text
+def in_full(outcome: Comparisons, plan: Plan) -> Comparisons:
+    """The same with arms named by all their changes, since a ladder's has the name of its last."""
+    names = {arm.name: " + ".join(arm.changes) or arm.name for arm in plan.arms}
+    if len({*names.values()}) < len(names):
+        return outcome
+    comparisons = {(names[arm], metric): c for (arm, metric), c in outcome.comparisons.items()}
+    return replace(outcome, arms=tuple(names[arm] for arm in outcome.arms), comparisons=comparisons)
 
 
 def not_asked_again(experiment: Experiment, confirmed: Sequence[Confirmation]) -> list[str]:

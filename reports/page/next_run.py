@@ -78,11 +78,10 @@ def next_of_confirmed(
             f"What to run next: the rest of {last.experiment.name},"
             f" {plural(last.n_to_come, 'run')} to come, which asks again on fresh seeds."
         )
-    told = next_of_verdicts(last.experiment, last.outcome, last.by_design)
-    left = not_asked_again(experiment, confirmed)
     of_parts = are_whole(experiment.plan, last.experiment.plan)
-    if of_parts:
-        told = in_full(told, last.experiment.plan)
+    named = in_full(last.outcome, last.experiment.plan) if of_parts else last.outcome
+    told = next_of_verdicts(last.experiment, named, last.by_design)
+    left = not_asked_again(experiment, confirmed)
     if NO_STEP in told or ACCEPTING in told:
         arms = undecided(outcome, outcome.arms if of_parts else left)
         asking = asking_the_rest(experiment.plan, arms, of_parts=of_parts)
