@@ -208,5 +208,5 @@ def test_nothing_is_trained_on_tokens_that_changed_after_the_plan(
     shard.write_bytes(content)
     out = Recorder()
     with pytest.raises(UserError, match="its content is not what"):
-        protocol.train(spec, out=out, device="cpu", stop=lambda: False)  # type: ignore[arg-type]
+        protocol.train(spec, out=out, device="cpu", stop=lambda: False)
     assert out.rows == []
