@@ -161,6 +161,7 @@ class GPT(nn.Module):
 
         window: integer, in tokens or blocks as the mask counts, as `masks` takes it.
         """
+        masks = self.masks(ids_BT, window)
         x = self.embed(ids_BT)
         if self.smear is not None:
             x = self.smear(x)
@@ -171,7 +172,6 @@ class GPT(nn.Module):
             self.mudd_gates(0, stream)
         if self.bigram is not None:
             self.bigram(stream, ids_BT)
-        masks = self.masks(ids_BT, window)
         tables = {slots: self.rotary(slots * T) for slots in {kind.slots for kind in self.kinds}}
         rotary = [tables[kind.slots] for kind in self.kinds]
         sources = (

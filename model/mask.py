@@ -99,15 +99,44 @@ def dense_mask(
     return allowed(q_Q[:, None], k_K[None, :], doc_T, reach(doc_T, window, kind), kind)
 
 
-def _ordered(blocks_NN: Tensor) -> tuple[Tensor, Tensor]:
-    """Block pairs as FlexAttention's lists.
+def _ordered(blocks_SNN: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Sets of block pairs as FlexAttention's lists.
 
-    Counts (1, 1, N) and column indices (1, 1, N, N), listed columns first.
+    Of each set counts (1, 1, N) and column indices (1, 1, N, N), listed columns first. By
+    counting: a sort in a compiled graph takes a minute to compile.
     """
-    indices = (
-        blocks_NN.to(torch.int32).argsort(dim=-1, descending=True, stable=True).to(torch.int32)
+    N = blocks_SNN.shape[-1]
+    column_N = torch.arange(N, dtype=torch.int32, device=blocks_SNN.device)
+    up_to_NN = (column_N[:, None] <= column_N).float()
+    so_far_SNN = (blocks_SNN.float() @ up_to_NN).to(torch.int32)  # exact: whole numbers
+    counts_SN = blocks_SNN.sum(-1, dtype=torch.int32)
+    others_SNN = counts_SN[..., None] + column_N - so_far_SNN
+    places_SNN = torch.where(blocks_SNN, so_far_SNN - 1, others_SNN).to(torch.int64)
+    columns_SNN = column_N.expand_as(places_SNN)
+    indices_SNN = torch.zeros_like(so_far_SNN).scatter(-1, places_SNN, columns_SNN)
+    sets = zip(counts_SN, indices_SNN, strict=True)
+    return [(counts_N[None, None], indices_NN[None, None]) for counts_N, indices_NN in sets]
+
+
+def _of_blocks(partial_NN: Tensor, full_NN: Tensor | None, mask_mod: Any) -> BlockMask:
+    """A mask of the block pairs that are asked position by position, and of those seen whole."""
+    full: tuple[Tensor | None, Tensor | None] = (None, None)
+    full_q = full
+    if full_NN is None:
+        partial, partial_q = _ordered(torch.stack((partial_NN, partial_NN.T)))
+    else:
+        sides = torch.stack((partial_NN, partial_NN.T, full_NN, full_NN.T))
+        partial, partial_q, full, full_q = _ordered(sides)
+    T = BLOCK * len(partial_NN)
+    return BlockMask(
+        (T, T),
+        *partial,
+        *full,
+        *partial_q,
+        *full_q,
+        BLOCK_SIZE=(BLOCK, BLOCK),
+        mask_mod=mask_mod,
     )
-    return blocks_NN.sum(-1, dtype=torch.int32)[None, None], indices[None, None].contiguous()
 
 
 def block_mask(doc_T: Tensor, window: Tensor | None, kind: str | None, builder: str) -> BlockMask:
@@ -137,13 +166,11 @@ def block_mask(doc_T: Tensor, window: Tensor | None, kind: str | None, builder: 
         near = near & (i[:, None] - i[None, :] < DIAGONALS[kind](window))
     listed = near & (low[:, None] <= high[None, :]) & (low[None, :] <= high[:, None])
     if builder == "partial":
-        return BlockMask.from_kv_blocks(*_ordered(listed), BLOCK_SIZE=BLOCK, mask_mod=mask_mod)
+        return _of_blocks(listed, None, mask_mod)
     full = (
         listed
         & (i[:, None] > i[None, :])
         & (low[:, None] == high[None, :])
         & (low[None, :] == high[:, None])
     )
-    return BlockMask.from_kv_blocks(
-        *_ordered(listed & ~full), *_ordered(full), BLOCK_SIZE=BLOCK, mask_mod=mask_mod
-    )
+    return _of_blocks(listed & ~full, full, mask_mod)

@@ -136,6 +136,37 @@ def test_full_blocks_are_found_by_hand() -> None:
     assert mask.kv_num_blocks.flatten().tolist() == [1, 1, 1, 1]
 
 
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(sequences())
+def test_lists_of_blocks_are_those_of_a_stable_sort_from_both_sides(
+    sequence: tuple[list[int], int, str | None],
+) -> None:
+    """Listed blocks first, then the others, each in order; also of the keys' side, which gradients read."""
+    tokens, size, kind = sequence
+    docs = document_ids(torch.tensor(tokens), SEPARATOR)
+    window = None if kind is None else torch.tensor(size, dtype=torch.int32)
+    for builder in set(BUILDERS[kind]) - {"traced"}:
+        mask = block_mask(docs, window, kind, builder)
+        assert mask.seq_lengths == (len(tokens), len(tokens)) and mask.BLOCK_SIZE == (BLOCK, BLOCK)
+        for of_queries, of_keys in (
+            ((mask.kv_num_blocks, mask.kv_indices), (mask.q_num_blocks, mask.q_indices)),
+            (
+                (mask.full_kv_num_blocks, mask.full_kv_indices),
+                (mask.full_q_num_blocks, mask.full_q_indices),
+            ),
+        ):
+            if of_queries[0] is None:
+                assert builder == "partial" and of_keys == (None, None)
+                continue
+            counts, indices = of_queries
+            rows = torch.arange(indices.shape[-1]) < counts[0, 0][:, None]
+            pairs = torch.zeros_like(rows).scatter(1, indices[0, 0].long(), rows)
+            for (n, listed), blocks in ((of_queries, pairs), (of_keys, pairs.T)):
+                by_sort = blocks.int().argsort(dim=-1, descending=True, stable=True)
+                assert torch.equal(listed[0, 0], by_sort.int())
+                assert torch.equal(n[0, 0], blocks.sum(-1, dtype=torch.int32))
+
+
 def inputs(T: int, grad: bool) -> list[Tensor]:
     generator = torch.Generator().manual_seed(T)
     return [torch.randn(1, 2, T, 8, generator=generator, requires_grad=grad) for _ in range(3)]
