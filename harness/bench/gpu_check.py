@@ -45,7 +45,7 @@ def planned_s(presets: Sequence[str], dry: bool) -> float:
         if check.beside:
             beside = max(beside, check.limit_s)
         else:
-            alone += check.limit_s * len(check.presets(list(presets)))
+            alone += sum(map(check.limit_of, check.presets(list(presets))))
     return (alone + beside) * (DRY_SLOWER if dry else 1)
 
 
@@ -171,7 +171,7 @@ class Session:
     def run(self, name: str, preset: str) -> CheckRow:
         """One check in the time that is left; prints its line."""
         left_s = self.total_s - self.elapsed_s()
-        limit_s = CHECKS[name].limit_s * (DRY_SLOWER if self.place.dry else 1)
+        limit_s = CHECKS[name].limit_of(preset) * (DRY_SLOWER if self.place.dry else 1)
         row = run_check(name, preset, self.place, limit_s=limit_s, left_s=left_s)
         line = f"{name:10} {preset}  {row.status:8} {row.seconds:6.1f} s  {row.reason or ''}"
         print(line, flush=True)

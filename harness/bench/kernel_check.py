@@ -102,7 +102,7 @@ def small(preset: str, device: str, **fields: Any) -> RunConfig:
         "data.val_tokens": 1024,
     }
     if device == "cpu":
-        sizes = dict.fromkeys(sizes, 256) | {"data.ranks": 1, "model.n_layer": 6}
+        sizes = dict.fromkeys(sizes, 256) | {"data.ranks": 1}
     scale = "small" if device == "cuda" else "tiny"
     config, _ = resolve(preset, scale=scale, device=device, settings=sizes)
     return with_fields(config, fields)
@@ -129,6 +129,8 @@ def losses(config: RunConfig, device: str, compiled: Any = None, seed: int = 0) 
     )
     if compiled is not None:
         core.forward = core.local = torch.compile(core.model, dynamic=False, backend=compiled)
+        if core.objective is not None:
+            core.forward = torch.compile(core.objective, dynamic=False, backend=compiled)
     draw = torch.Generator().manual_seed(seed)
     ids = torch.randint(0, vocab, (1, 1, config.data.seq_len + 1), generator=draw).to(device)
     batch = ids[..., :-1].contiguous(), ids[..., 1:].contiguous()

@@ -18,7 +18,7 @@ from harness.errors import UserError
 from harness.run.attempts import AttemptRow, read_attempts
 
 WORLDS = (1, 2, 4, 8)  # processes that share the records' eight ranks evenly
-STEPS, STEPS_OF_KILLED = 3, 12
+STEPS, STEPS_OF_KILLED = 4, 12
 LOOKS_EVERY_S = 0.01
 
 
@@ -47,8 +47,8 @@ def runner(
 
     def begin(name: str, steps: int) -> "subprocess.Popen[str]":
         file = results / f"{name}.yaml"
-        settings = {**fields, "data.corpus": "stdlib", "schedule.steps": steps}
-        file.write_text(json.dumps(experiment(name, preset, scale, settings)))
+        settings = {**fields, "data.corpus": "stdlib"}
+        file.write_text(json.dumps(experiment(name, preset, scale, settings, steps=steps)))
         return start(file, results, folder, device=device, world=world)
 
     began = time.perf_counter()
@@ -73,7 +73,9 @@ def runner(
     )
 
 
-def experiment(name: str, preset: str, scale: str, settings: Values) -> dict[str, object]:
+def experiment(
+    name: str, preset: str, scale: str, settings: Values, *, steps: int
+) -> dict[str, object]:
     """The content of its file: two arms of the same graphs, a run of each."""
     short = {
         "data.val_every": STEPS_OF_KILLED,
@@ -88,6 +90,7 @@ def experiment(name: str, preset: str, scale: str, settings: Values) -> dict[str
         "set": {**short, **settings},
         "changes": {"slower": {"optim.muon_lr": 0.01}},
         "seeds": 1,
+        "budgets": [steps],
     }
 
 

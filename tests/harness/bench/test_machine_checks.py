@@ -33,6 +33,7 @@ from harness.bench.machine_checks import (
 from harness.bench.runner_check import RunnerFigures, kill_a_rank, pids, runner, start, wait
 from harness.bench.steps import Text, TimeRatio, resolve
 from harness.errors import UserError
+from harness.experiment.budgets import at_budget
 from harness.run.attempts import AttemptRow, note_attempt
 from tests.fake_matrix import DEADLINE_S
 
@@ -80,7 +81,6 @@ def test_a_dry_place_is_tiny_and_a_real_one_as_the_records_are(tmp_path: Path) -
         "data.ranks": 1,
     }
     assert dry.settings() == real.settings() | {
-        "model.n_layer": 6,
         "data.ranks": 2,
         "data.batch_tokens": 512,
         "data.seq_len": 128,
@@ -194,7 +194,7 @@ def test_the_gather_needs_more_than_one_gpu(
     assert ("skipped" in found) == (world is None)
 
 
-@pytest.mark.parametrize("preset", ["r08", "r18"])
+@pytest.mark.parametrize("preset", ["r08", "r18", "r58"])
 @pytest.mark.parametrize(("n_gpus", "world"), [(1, 1), (3, 2), (7, 4), (8, 8), (16, 8)])
 def test_the_runner_takes_as_many_gpus_as_share_eight_ranks(
     n_gpus: int, world: int, preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -219,14 +219,9 @@ def test_the_runner_takes_as_many_gpus_as_share_eight_ranks(
     assert (of, how["scale"], how["device"], how["folder"]) == (preset, "gpt2", "cuda", tmp_path)
     # what the standard library of a Python without its tests has to validate on
     assert fields["data.val_tokens"] == fields["data.batch_tokens"] <= 434_179
-    assert fields.get("schedule.cooldown_steps") == (1 if config.schedule.cooldown_steps else None)
-    asked = resolve(
-        preset,
-        scale="gpt2",
-        device="cuda",
-        settings=fields | {"schedule.steps": runner_check.STEPS},
-    )
-    assert asked[0].data.ranks == 8
+    of_runs, _ = resolve(preset, scale="gpt2", device="cuda", settings=fields)
+    assert of_runs.data.ranks == 8
+    assert at_budget(of_runs, runner_check.STEPS).schedule.steps == 4
 
 
 def test_the_runner_names_the_package_that_is_missing(
@@ -259,9 +254,21 @@ def test_a_check_of_kernels_passes_where_all_its_rows_do(
     assert not row("both signs", torch.tensor([1.7, -4.0]), reference, 0.05).passed
 
 
-@pytest.mark.parametrize("preset", ["r08", "r18"])
+@pytest.mark.parametrize(
+    ("preset", "batch_tokens", "micro_tokens"),
+    [
+        ("r08", 65_536, 65_536),
+        ("r18", 65_536, 65_536),
+        ("r28", 49_152, 49_152),
+        ("r58", 65_536, 16_384),
+    ],
+)
 def test_a_short_training_has_the_proportions_of_its_preset(
-    preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    preset: str,
+    batch_tokens: int,
+    micro_tokens: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: list[dict[str, Any]] = []
 
@@ -276,19 +283,35 @@ def test_a_short_training_has_the_proportions_of_its_preset(
     found = check_training(place, preset)
     config, _ = resolve(preset, scale="gpt2", device="cpu", settings={})
     steps, (fields,) = 200, told
-    assert found["steps"] == fields["schedule__steps"] == steps
-    assert fields["data__batch_tokens"] == fields["data__micro_tokens"] == 65_536
-    assert (fields["data__ranks"], fields["schedule__warmup_steps"]) == (1, 0)
+    assert found["steps"] == fields["schedule.steps"] == steps
+    assert fields["data.batch_tokens"] == batch_tokens
+    assert fields["data.micro_tokens"] == micro_tokens
+    assert (fields["data.ranks"], fields["schedule.warmup_steps"]) == (1, 0)
     shares = {
-        "schedule__cooldown_steps": config.schedule.cooldown_steps,
-        "optim__muon_momentum_warmup_steps": config.optim.muon_momentum_warmup_steps,
+        "schedule.cooldown_steps": config.schedule.cooldown_steps,
+        "schedule.extension_steps": config.schedule.extension_steps,
+        "optim.muon_momentum_warmup_steps": config.optim.muon_momentum_warmup_steps,
+        "optim.scalar_freeze_steps": config.optim.scalar_freeze_steps,
     }
     for field, of_preset in shares.items():
         share = steps * of_preset / config.schedule.steps if of_preset else None
         assert (field in fields) == (share is not None)
         assert share is None or abs(fields[field] - share) <= 0.5
+    place.config(preset, **fields)  # whose schedules fit into so many steps
     check_training(Place(device="cpu", dry=True, folder=tmp_path), preset)
-    assert "data__batch_tokens" not in told[1] and told[1]["schedule__steps"] == 30
+    assert "data.batch_tokens" not in told[1] and told[1]["schedule.steps"] == 30
+
+
+def test_a_training_has_its_time_for_every_size_of_batch_as_each_is_compiled() -> None:
+    one_size = CHECKS["training"].limit_s
+    assert [CHECKS["training"].limit_of(p) for p in ("r08", "r58")] == [one_size, 3 * one_size]
+    assert CHECKS["real"].limit_of("r58") == CHECKS["real"].limit_s
+
+
+def test_backends_are_not_compared_where_attention_has_a_mask(
+    dry: Place, asked: list[tuple[Any, ...]]
+) -> None:
+    assert "mask" in check_backends(dry, "r18")["skipped"] and asked == []
 
 
 def test_a_check_is_run_for_the_presets_that_it_names() -> None:
@@ -306,7 +329,7 @@ def test_a_small_network_is_of_one_sequence_an_update() -> None:
     config = small("r08", "cpu", **{"system.compile": "off"})
     data = config.data
     assert {data.batch_tokens, data.seq_len, data.micro_tokens, data.val_tokens} == {256}
-    assert (data.ranks, config.model.n_layer, config.system.compile) == (1, 6, "off")
+    assert (data.ranks, config.model.n_layer, config.system.compile) == (1, 8, "off")
 
 
 def test_the_bound_of_losses_is_five_times_that_of_roundings_and_the_widest_where_none_is_known(
@@ -352,6 +375,20 @@ def test_losses_of_one_batch_fall_and_are_its_seeds(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(torch, "compile", lambda model, **how: told.append(how) or model)
     assert torch.equal(found, kernel_check.losses(config, "cpu", compiled="aot_eager"))
     assert told == [{"dynamic": False, "backend": "aot_eager"}]
+
+
+def test_where_training_is_on_more_than_the_next_token_that_is_what_is_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = dict.fromkeys(("batch_tokens", "seq_len", "micro_tokens", "val_tokens"), 256)
+    sized = {f"data.{name}": n for name, n in sizes.items()} | {"data.ranks": 1}
+    config, _ = resolve("r58", scale="tiny", device="cpu", settings=sized)
+    compiled: list[str] = []
+    monkeypatch.setattr(
+        torch, "compile", lambda model, **how: compiled.append(type(model).__name__) or model
+    )
+    found = kernel_check.losses(config, "cpu", compiled="aot_eager")
+    assert compiled == ["GPT", "Objective"] and found[-1] < found[0]
 
 
 # ---------------------------------------------------------------- the runner
@@ -414,7 +451,7 @@ def test_the_runner_passes_with_one_warm_group_and_one_attempt_more_for_the_kill
     assert sorted(found.ends) == sorted(["finished"] * 2 + [" ".join(first), " ".join(second)])
     assert killed == [{"a", "b"}] and waited == ["process"] * 2
     short, long = files
-    assert [f["set"]["schedule.steps"] for f in files] == [3, 12]
+    assert [f["budgets"] for f in files] == [[4], [12]]
     assert short["name"] != long["name"]
     for file in files:
         assert file["base"] == "r08" and file["scale"] == "tiny" and file["seeds"] == 1
