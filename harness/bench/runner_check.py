@@ -76,7 +76,10 @@ def runner(
 def experiment(
     name: str, preset: str, scale: str, settings: Values, *, steps: int
 ) -> dict[str, object]:
-    """The content of its file: two arms of the same graphs, a run of each."""
+    """The content of its file: two arms of the same graphs, a run of each.
+
+    name, preset, scale: its own name, base and scale. settings: of every run. steps: its length.
+    """
     short = {
         "data.val_every": STEPS_OF_KILLED,
         "schedule.warmup_steps": 0,
