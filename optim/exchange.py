@@ -129,7 +129,7 @@ def grouped_all_gather(
         mine = with_gradient(window[ranks.rank : ranks.rank + 1])
         computed = compute(mine) if mine else torch.zeros(numel, dtype=dtype, device=device)
         gathered = torch.empty(ranks.world * numel, dtype=dtype, device=device)
-        work = _all_gather(gathered, computed.flatten(), async_op=True)
+        work = all_gather(gathered, computed.flatten(), async_op=True)
         if pending is not None:
             _receive(pending, apply)
         pending = (window, gathered, computed, work)  # holds `computed` until it has been sent
@@ -150,7 +150,7 @@ def _receive(pending: tuple[list[Parameter], Tensor, Tensor, dist.Work], apply: 
 
 
 # torch 2.13 renamed the gather into one tensor and warns at the old name
-_all_gather = (
+all_gather = (
     dist.all_gather_single if hasattr(dist, "all_gather_single") else dist.all_gather_into_tensor
 )
 

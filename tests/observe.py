@@ -193,7 +193,7 @@ def train(config: RunConfig, corpora: Mapping[str, Any]) -> dict[str, Any]:
             (
                 harness.training.train.Clock,
                 "restart",
-                lambda self: (restarts.append(len(self._marks)), restart(self)),
+                lambda self: (restarts.append(len(self.marks)), restart(self)),
             ),
             (torch, "compile", lambda f, **kw: (made.append(sorted(kw)), f)[1]),
             (torch.compiler, "set_stance", lambda *a, **kw: stances.append((a, kw))),
@@ -254,7 +254,7 @@ def schedule(core: Core) -> list[Any]:
         every = [g for o in core.optimizers for g in o.param_groups]
         batch, growth = schedule_at(core.config, step).growth, core.model.rotary.growth
         out.append((batch, None if growth is None else float(growth), {round(g["lr"] / g["base_lr"], 12) for g in every}, {g["momentum"] for g in every if "momentum" in g},
-                    None if window is None else window.tolist(), [w.tolist() for w in core._weights]))  # fmt: skip
+                    None if window is None else window.tolist(), [w.tolist() for w in core.weights]))  # fmt: skip
     last = core.set_window(core.config.schedule.steps)
     return [*out, None if last is None else last.tolist()]
 

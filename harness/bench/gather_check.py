@@ -58,8 +58,8 @@ def _process(
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     muon = Muon(_groups(config, place), config.optim, dtype=dtype)
     forms = {
-        "async": harness.optim.exchange._all_gather,
-        "sync": synchronous(harness.optim.exchange._all_gather),
+        "async": harness.optim.exchange.all_gather,
+        "sync": synchronous(harness.optim.exchange.all_gather),
     }
     times: dict[str, list[float]] = {name: [] for name in forms}
     for i in range(rounds + 2):
@@ -67,7 +67,7 @@ def _process(
         if i % 2 == 0:
             names.reverse()
         for name in names:
-            harness.optim.exchange._all_gather = forms[name]
+            harness.optim.exchange.all_gather = forms[name]
             dist.barrier()
             if device == "cuda":
                 torch.cuda.synchronize()

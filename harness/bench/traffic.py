@@ -109,7 +109,7 @@ def build(compiler: str, folder: Path) -> Path:
     for include in ("include", "include/torch/csrc/api/include"):
         command.append(f"-I{torch / include}")
     command += [f"-L{torch / 'lib'}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{torch / 'lib'}"]
-    _ran(command, "building the stand-in for a GPU")
+    ran(command, "building the stand-in for a GPU")
     return library
 
 
@@ -118,7 +118,7 @@ def lowered(networks: Sequence[Network], library: Path, folder: Path) -> list[st
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     caches = {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder)}
-    done = _ran(
+    done = ran(
         [sys.executable, "-m", "harness.bench.lowering"],
         "generating an H100's code",
         env={**os.environ, **SETTINGS, **caches, "PYTHONPATH": path, "LD_PRELOAD": str(library)},
@@ -127,7 +127,7 @@ def lowered(networks: Sequence[Network], library: Path, folder: Path) -> list[st
     return done.stdout.splitlines()
 
 
-def _ran(command: Sequence[str], doing: str, **how: Any) -> subprocess.CompletedProcess[str]:
+def ran(command: Sequence[str], doing: str, **how: Any) -> subprocess.CompletedProcess[str]:
     """A command that succeeded. Raises UserError with its last words."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, **how)
     if done.returncode != 0:

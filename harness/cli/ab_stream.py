@@ -18,7 +18,7 @@ def in_stream(e: "ForeignExperiment", results: Path, name: str) -> "ForeignExper
     from harness.store.store import Store
 
     Store.create(results)
-    place = give_place(results, name, _candidate(e))
+    place = give_place(results, name, candidate_of(e))
     if place is None:
         raise UserError(
             f"--stream {name}: another candidate has taken the next place, and {results} "
@@ -32,14 +32,14 @@ def note_kept(e: "ForeignExperiment", results: Path) -> None:
     from harness.run.ledger import StreamRow, add_rows, read_ledger
 
     assert e.stream is not None
-    candidate = _candidate(e)
+    candidate = candidate_of(e)
     noted = read_ledger(results).streams.get(e.stream.stream, {}).get(candidate)
     if noted is None or not noted.kept:
         row = StreamRow(place=e.stream, candidate=candidate, kept=True)
         add_rows(results, [row.to_json()])
 
 
-def _candidate(e: "ForeignExperiment") -> str:
+def candidate_of(e: "ForeignExperiment") -> str:
     """The claim of the new script against this baseline."""
     from harness.foreign.plan import describe_foreign
     from harness.run.ledger import claims_of

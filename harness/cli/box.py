@@ -112,12 +112,12 @@ def _program(options: BoxOptions) -> list[str]:
     """The program as it is here, in a venv; in a container on the torch that is there."""
     from harness.provenance.redact import redact
 
-    commit, origin = _said("rev-parse", "HEAD"), _said("remote", "get-url", "origin")
+    commit, origin = said_by_git("rev-parse", "HEAD"), said_by_git("remote", "get-url", "origin")
     source = options.source or redact(origin)
     if not commit and options.source is None:
         raise UserError("this is no checkout: say with --from URL what the box is to clone")
     lines = ["", "# the program"]
-    if _said("status", "--porcelain", "--untracked-files=no"):
+    if said_by_git("status", "--porcelain", "--untracked-files=no"):
         lines += ["# files here differ from the last commit: commit them, or the box runs others"]
     if not source:
         source = f"{FOLDER}.bundle"
@@ -144,7 +144,7 @@ def _scheme(place: str | None) -> str | None:
     return scheme if colon and scheme != "ssh" else None
 
 
-def _said(*arguments: str) -> str:
+def said_by_git(*arguments: str) -> str:
     """What git says of the checkout, empty where it says nothing."""
     from harness.provenance.git import git
 

@@ -83,16 +83,16 @@ class TokenStream:
 
     def __init__(self, shards: Sequence[Path]) -> None:
         self.shards, self.lengths = list(shards), [count_tokens(path) for path in shards]
-        self._open: dict[int, Tokens] = {}
+        self.opened: dict[int, Tokens] = {}
 
     def read(self, shard: int, pos: int, n_tokens: int) -> Tokens:
         """(n_tokens,) from `pos` of a shard on, into the next ones if need be.
 
         A view where one shard holds it all.
         """
-        if shard not in self._open:
-            self._open[shard] = open_shard(self.shards[shard])
-        piece = self._open[shard][pos : pos + n_tokens]
+        if shard not in self.opened:
+            self.opened[shard] = open_shard(self.shards[shard])
+        piece = self.opened[shard][pos : pos + n_tokens]
         if len(piece) == n_tokens:
             return piece
         return np.concatenate([piece, self.read(shard + 1, 0, n_tokens - len(piece))])

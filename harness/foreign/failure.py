@@ -51,9 +51,9 @@ class FailureReason:
         self.last_line = ""  # that says something
         self.rank_ended: re.Match[str] | None = None
         self._ranks: set[Rank] = {None}  # whose lines are read
-        self._open: dict[Rank, _Traceback] = {}
-        self._traced: dict[Rank, str] = {}  # the exception of the last traceback
-        self._raised: dict[Rank, str] = {}  # the last other line that names one
+        self.open: dict[Rank, _Traceback] = {}
+        self.traced: dict[Rank, str] = {}  # the exception of the last traceback
+        self.raised: dict[Rank, str] = {}  # the last other line that names one
 
     def feed(self, text: str) -> None:
         """Read one line that is no measurement."""
@@ -74,19 +74,19 @@ class FailureReason:
 
     def _take(self, rank: Rank, text: str) -> None:
         if text.startswith(TRACEBACK):
-            self._open[rank] = _Traceback()
+            self.open[rank] = _Traceback()
             return
         if text[:1].isspace():
-            if rank in self._open:
-                self._open[rank].take(text)
+            if rank in self.open:
+                self.open[rank].take(text)
             return
-        traceback = self._open.pop(rank, None)
+        traceback = self.open.pop(rank, None)
         if OF_LAUNCHER.match(text):
             return
         if traceback is not None and EXCEPTION.fullmatch(text.strip()):
-            self._traced[rank] = traceback.ended_by(text.strip())[:MAX_REASON]
+            self.traced[rank] = traceback.ended_by(text.strip())[:MAX_REASON]
         elif RAISED.match(text):
-            self._raised[rank] = text.strip()[:MAX_REASON]
+            self.raised[rank] = text.strip()[:MAX_REASON]
 
     def reason(self, code: int) -> str:
         """What ended with which code, and the exception that tells most."""
@@ -105,14 +105,14 @@ class FailureReason:
 
     def _said_by(self, rank: str, code: int) -> str:
         """What a rank told; before its process group is up it tells it without its number."""
-        line = self._traced.get(rank) or self._raised.get(rank)
+        line = self.traced.get(rank) or self.raised.get(rank)
         if line is None and code > 0:
-            line = self._traced.get(None)
+            line = self.traced.get(None)
         return line or ""
 
     def _said(self) -> str:
-        told = (self._traced.get(None), self._raised.get(None))
-        others = (*self._traced.values(), *self._raised.values(), self.last_line)
+        told = (self.traced.get(None), self.raised.get(None))
+        others = (*self.traced.values(), *self.raised.values(), self.last_line)
         return next(filter(None, (*told, *others)), "")
 
 

@@ -81,7 +81,7 @@ def train(
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    watch = _TrainerWatch(trainer, out, limits)
+    watch = TrainerWatch(trainer, out, limits)
     try:
         ended = watch.follow(process.stdout, stop)
     except ResultsError:
@@ -117,7 +117,7 @@ def _told_to_go(code: int, said: str, stop: Callable[[], str | None]) -> str | N
     return stop()
 
 
-class _TrainerWatch:
+class TrainerWatch:
     """The lines of a run as they come, and what they say of it."""
 
     def __init__(self, trainer: ForeignTrainer, out: RunWriter, limits: TrainerLimits) -> None:
@@ -227,11 +227,11 @@ class _TrainerWatch:
                 break
             self.printed += len(line) + 1
             texts.append(line.decode("utf-8", "replace").rstrip("\r\n"))
-            self._take_line(line, texts[-1])
+            self.take_line(line, texts[-1])
         if texts:
             self.out.log("\n".join(texts))
 
-    def _take_line(self, line: bytes, text: str) -> None:
+    def take_line(self, line: bytes, text: str) -> None:
         point = self.readings[PRINTED].feed(line)
         if self.source == PRINTED:
             self._read(point)

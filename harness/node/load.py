@@ -22,7 +22,7 @@ LOOKS = 2  # in which a process was busy
 MARK = "ABLATE_WORKER"  # variable of a run's processes
 
 
-class _Sample(ctypes.Structure):
+class ProcessSample(ctypes.Structure):
     """nvml.h: nvmlProcessUtilizationSample_t."""
 
     _fields_ = (
@@ -53,7 +53,7 @@ def read_busy(since_us: int) -> set[Busy]:
             continue
         handle, count = handle_of_gpu(library, gpu), c_uint(0)
         ask(handle, None, byref(count), c_ulonglong(since_us))  # how many there are
-        samples = (_Sample * max(1, count.value))()
+        samples = (ProcessSample * max(1, count.value))()
         if count.value and ask(handle, samples, byref(count), c_ulonglong(since_us)) == 0:
             for sample in samples[: count.value]:
                 if sample.sm_percent >= BUSY:

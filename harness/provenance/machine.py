@@ -56,7 +56,7 @@ def _cpu_name() -> str:
 
 
 @cache
-def _gpus() -> list[dict[str, str]]:
+def gpus_here() -> list[dict[str, str]]:
     """Name, identifier, driver and power limit of each GPU, as the driver's tool tells them.
 
     [] without one.
@@ -142,7 +142,7 @@ def describe_environment(command: str | None = None) -> Environment:
             shown[name] = _shown(name, value)
     return Environment(
         **vars(_node()),
-        gpus=_gpus(),
+        gpus=gpus_here(),
         command=redact(command if command is not None else shlex.join(sys.argv)),
         variables=shown,
     )

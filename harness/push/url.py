@@ -78,7 +78,7 @@ class UrlFiles:
 
     def put(self, root: Path, names: Sequence[str]) -> None:
         for name in names:
-            self._put(root / name, f"{self.root}/{name}")
+            self.send(root / name, f"{self.root}/{name}")
 
     def put_runs(self, runs: Path, files: FilesOfRuns) -> list[str]:
         for run_id, names in files.items():
@@ -87,8 +87,8 @@ class UrlFiles:
                 continue
             for name in names:
                 if name != "result.json":
-                    self._put(runs / run_id / name, f"{place}/{name}")
-            self._put(runs / run_id / "result.json", f"{place}/result.json")
+                    self.send(runs / run_id / name, f"{place}/{name}")
+            self.send(runs / run_id / "result.json", f"{place}/result.json")
         return []
 
     def set_aside(self, run_id: str) -> None:
@@ -96,7 +96,7 @@ class UrlFiles:
         with told():
             self.system.mv(f"{place}/result.json", f"{place}/.damaged-result.json")
 
-    def _put(self, file: Path, place: str) -> None:
+    def send(self, file: Path, place: str) -> None:
         """Send a file beside its place, then rename it: as much as the file system has of that."""
         folder, _, name = place.rpartition("/")
         beside = f"{folder}/.{name}.{uuid.uuid4().hex[:8]}"

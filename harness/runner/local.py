@@ -71,7 +71,7 @@ class Runner:
         with stop_signals(self._stop_as):
             try:
                 with self.changed:
-                    while self._go_on():
+                    while self.go_on():
                         self.changed.wait(POLL_S)  # short: a signal is seen at once
             finally:
                 if self.running:
@@ -91,7 +91,7 @@ class Runner:
     def _nothing_runs(self) -> bool:
         return not self.running
 
-    def _go_on(self) -> bool:
+    def go_on(self) -> bool:
         """Start what fits; False once nothing is left, running or elsewhere."""
         if self.stop is None and self.options.cancelled():
             self._stop_as("interrupted")
@@ -103,7 +103,7 @@ class Runner:
             self._look_elsewhere()
         while self.todo and self._start(self.todo[0]):
             self.todo.popleft()
-        self._make_way()
+        self.make_way()
         if self.running:
             return True
         return self.stop is None and bool(self.todo or self.elsewhere)
@@ -155,7 +155,7 @@ class Runner:
         threading.Thread(target=self._work, args=(planned, slot, cache), daemon=True).start()
         return True
 
-    def _make_way(self) -> None:
+    def make_way(self) -> None:
         """End idle workers whose GPUs another runner has by now: they hold memory there."""
         locks, stay = self.node.locks, []
         for worker in self.idle:

@@ -72,7 +72,7 @@ class RunWriter:
         self._last_val = None
         self._log: HeadAndTail | None = None
         self._written = WrittenFiles(self.run)
-        self._shown = ShownProgress(self.folder, self.still_mine)
+        self.shown = ShownProgress(self.folder, self.still_mine)
         try:
             self._refuse_lost()
             self._clear()
@@ -203,7 +203,7 @@ class RunWriter:
     @_reported
     def heartbeat(self, step: int, n_steps: int) -> None:
         """Say where the run is; what kept an earlier step from being shown is raised now."""
-        self._shown.show(Progress(step=step, steps=n_steps, val_loss=self._last_val))
+        self.shown.show(Progress(step=step, steps=n_steps, val_loss=self._last_val))
 
     @_reported
     def save(self, name: str, write: Callable[[IO[bytes]], Any]) -> None:
@@ -285,7 +285,7 @@ class RunWriter:
     def release(self) -> None:
         """Give the run back."""
         self._released.set()
-        self._shown.end()
+        self.shown.end()
         ends = [] if self._log is None else [self._log.end]
         for end in (*ends, *(file.close for file in self._files)):
             with suppress(OSError):  # a full disk: what is not written is not needed

@@ -35,7 +35,7 @@ class Clock:
         self._n_told = 0
         self._n_before = 0  # steps that another process counted
         self._since: float | None = None
-        self._marks: list[Any] = []  # device events, or the host's seconds
+        self.marks: list[Any] = []  # device events, or the host's seconds
 
     def _wait(self) -> None:
         if self.cuda:
@@ -45,7 +45,7 @@ class Clock:
         assert self._since is None
         self._wait()
         self._since = self.now()
-        self._marks = []
+        self.marks = []
         self.mark()
 
     def mark(self) -> None:
@@ -53,9 +53,9 @@ class Clock:
         if self.cuda:
             event = torch.cuda.Event(enable_timing=True)
             event.record()
-            self._marks.append(event)
+            self.marks.append(event)
         else:
-            self._marks.append(self.now())
+            self.marks.append(self.now())
 
     def stop(self) -> None:
         assert self._since is not None
@@ -64,7 +64,7 @@ class Clock:
         self.elapsed_s += now - self._since
         self.spans.append((self._since, now))
         self._since = None
-        for a, b in zip(self._marks, self._marks[1:], strict=False):
+        for a, b in zip(self.marks, self.marks[1:], strict=False):
             self.step_ms.append(a.elapsed_time(b) if self.cuda else (b - a) * 1000)
 
     def restart(self) -> None:

@@ -97,12 +97,12 @@ class Core:
         if config.optim.tie_until is not None and self.model.head is not None:
             self.tie = Tie(self.model.head.weight, self.model.embed.weight)
             follow(self.tie)
-        self._window = None  # of all layers (), or several, as windows_at has them
+        self.window = None  # of all layers (), or several, as windows_at has them
         if config.model.attn_window:
             n_windows = len(windows_at(config, 0))
             shape = (n_windows,) if n_windows > 1 else ()
-            self._window = torch.zeros(shape, dtype=torch.int32, device=self.device)
-        self._weights: tuple[Tensor, ...] = ()  # of the losses on more than the next token
+            self.window = torch.zeros(shape, dtype=torch.int32, device=self.device)
+        self.weights: tuple[Tensor, ...] = ()  # of the losses on more than the next token
 
     def _objective(self, tokens: Tokens) -> Objective | None:
         """What training passes batches through where it is on more than the next token."""
@@ -146,7 +146,7 @@ class Core:
         self.values = values = schedule_at(self.config, step)
         set_schedule(self.optimizers, values.lr_factor, values.momentum)
         if self.objective is not None:
-            self._weights = self._loss_weights(values)
+            self.weights = self._loss_weights(values)
         return self.set_window(step)
 
     def _loss_weights(self, values: ScheduleValues) -> tuple[Tensor, ...]:
@@ -168,10 +168,10 @@ class Core:
 
         The same tensors, refilled, so that nothing recompiles.
         """
-        if self._window is not None:
-            filled(self._window, windows_at(self.config, step))
+        if self.window is not None:
+            filled(self.window, windows_at(self.config, step))
             self.model.rotary.follow(followed_at(self.config, step))
-        return self._window
+        return self.window
 
     def _sync(self, last: bool) -> AbstractContextManager[None]:
         skip = self.world > 1 and self.config.system.no_sync and not last
@@ -196,7 +196,7 @@ class Core:
         for r, (x, y) in enumerate(batches):
             for m in range(n_micro):
                 with self._sync(last=r == len(batches) - 1 and m == n_micro - 1):
-                    loss = self.forward(x[m], y[m], window, *self._weights)
+                    loss = self.forward(x[m], y[m], window, *self.weights)
                     self.hooks.check_loss(loss)
                     (loss if scale == 1 else loss * scale).backward()
                 losses.append(loss.detach())

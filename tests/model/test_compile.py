@@ -192,7 +192,7 @@ def test_twenty_updates_break_no_graph_and_make_none_anew(
             made.evaluate(step, [(tokens, tokens.roll(-1, 1))] * 2)
         if step < 20:
             made.update(step, [(tokens[None], tokens[None].roll(-1, 2))])
-            window = 0 if made._window is None else int(made._window)
+            window = 0 if made.window is None else int(made.window)
             seen.add((window, made.optimizers[-1].param_groups[0]["lr"]))
         if step == 1:
             first = [graphs.n for graphs in made_of]

@@ -92,7 +92,7 @@ def refusal() -> str | None:
 
 def count_what_is_sent() -> None:
     sent: list[str] = []
-    all_reduce, all_gather = dist.all_reduce, harness.optim.exchange._all_gather
+    all_reduce, all_gather = dist.all_reduce, harness.optim.exchange.all_gather
 
     def counting_reduce(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         sent.append(f"all_reduce {tensor.dtype}")
@@ -105,7 +105,7 @@ def count_what_is_sent() -> None:
 
     harness.optim.exchange.SENT = sent  # type: ignore[attr-defined]
     dist.all_reduce = counting_reduce
-    harness.optim.exchange._all_gather = counting_gather
+    harness.optim.exchange.all_gather = counting_gather
 
 
 def worker(rank: int, world: int, folder: str) -> None:

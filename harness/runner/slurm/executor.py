@@ -107,7 +107,7 @@ class SlurmRunner:
                     cancel_jobs(self._jobs_left())
                     self.stop = "interrupted"
                 time.sleep(QUEUE_LOOK_S)
-                self._look()
+                self.look()
         if self.options.cancelled():
             self.stop = "interrupted"
             self.summary.stopped = self.stop
@@ -179,7 +179,7 @@ class SlurmRunner:
             self._settle(ended)
         self._send(ready)
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Note what has ended, send again what was lost.
 
         What has a result has it, whether Slurm answers or not.

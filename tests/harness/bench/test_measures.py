@@ -250,7 +250,7 @@ def test_the_gather_takes_turns_and_leaves_out_what_warms_it_up(
     """The n-th update takes n ms: of six rounds the first two are left out."""
     for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"):
         monkeypatch.setenv(name, "")
-    monkeypatch.setattr(harness.optim.exchange, "_all_gather", harness.optim.exchange._all_gather)
+    monkeypatch.setattr(harness.optim.exchange, "all_gather", harness.optim.exchange.all_gather)
     within = InThisProcess()
 
     def init(backend: str, *, rank: int, world_size: int) -> None:

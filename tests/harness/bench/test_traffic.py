@@ -159,4 +159,4 @@ def test_what_is_missing_is_said_in_one_line(
 
 def test_a_process_that_fails_is_told_by_its_last_words() -> None:
     with pytest.raises(UserError, match="building failed: no such card"):
-        module._ran(["sh", "-c", "echo first >&2; echo no such card >&2; exit 3"], "building")
+        module.ran(["sh", "-c", "echo first >&2; echo no such card >&2; exit 3"], "building")

@@ -53,7 +53,7 @@ def test_the_steps_are_all_there_in_order(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     git = {"rev-parse": "abc123", "remote": "https://example.org/x.git"}
-    monkeypatch.setattr(box, "_said", lambda *words: git.get(words[0], ""))
+    monkeypatch.setattr(box, "said_by_git", lambda *words: git.get(words[0], ""))
     words = ("fake.yaml", "--push", "ssh://me@home:2222/srv/r", "--seeds", "2")
     steps = steps_of(printed(capsys, *words, "--set", "schedule.steps=5"))
     assert tuple(steps) == STEPS
@@ -77,7 +77,7 @@ def test_the_steps_are_all_there_in_order(
 def test_without_an_origin_it_says_how_the_program_comes(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(box, "_said", lambda *words: "abc123" * (words[0] == "rev-parse"))
+    monkeypatch.setattr(box, "said_by_git", lambda *words: "abc123" * (words[0] == "rev-parse"))
     program = steps_of(printed(capsys, "quickstart"))["the program"]
     assert f"git -C {ROOT} bundle create /tmp/ablations.bundle HEAD && scp " in program
     assert "git clone ablations.bundle ablations" in program
@@ -99,7 +99,7 @@ def test_a_container_has_the_steps_inside(folder: Path, capsys: pytest.CaptureFi
 def test_what_is_no_place_or_no_checkout_is_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(box, "_said", lambda *words: "")
+    monkeypatch.setattr(box, "said_by_git", lambda *words: "")
     Path("scripts.yaml").write_text("name: scripts\ntrainer: {file: a.py}\n")
     for words, said in (
         (("scripts.yaml",), "what a foreign trainer needs on a machine is not known"),
@@ -117,7 +117,7 @@ def test_what_is_no_place_or_no_checkout_is_one_line(
 def test_its_files_data_check_and_run_are_commands_that_work(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(box, "_said", lambda *words: "abc123" * (words[0] == "rev-parse"))
+    monkeypatch.setattr(box, "said_by_git", lambda *words: "abc123" * (words[0] == "rev-parse"))
     there = folder / "there"
     steps = steps_of(printed(capsys, "fake.yaml", "--push", str(there)))
     programs = folder / "bin"

@@ -533,4 +533,4 @@ def test_a_process_opens_only_the_shards_it_reads(tmp_path: Path) -> None:
     loader = TrainLoader(paths, Layout(batch_tokens=16, micro_tokens=8, seq_len=4, ranks=2))
     for _ in range(7):
         next(loader)
-    assert set(loader.stream._open) == {0, 1}
+    assert set(loader.stream.opened) == {0, 1}

@@ -100,9 +100,9 @@ def test_few_ranks_are_kept_and_those_go_on_being_read(monkeypatch: pytest.Monke
     for rank in range(200):
         for line in of_rank(MISSING + HANDLED, rank).splitlines():
             failure.feed(line)
-    held = {*failure._open, *failure._traced, *failure._raised}
+    held = {*failure.open, *failure.traced, *failure.raised}
     assert held == {str(rank) for rank in range(8)}
     for line in (of_rank(BARE, 5) + BARE + LAUNCHER.format(code=1, rank=5)).splitlines():
         failure.feed(line)
     assert failure.reason(1).startswith("rank 5 ended with exit code 1: AssertionError")
-    assert failure._traced[None].startswith("AssertionError")
+    assert failure.traced[None].startswith("AssertionError")

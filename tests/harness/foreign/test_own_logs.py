@@ -82,13 +82,13 @@ def test_one_log_counts_and_a_metric_that_is_printed_beside_it_is_told_to_lack(
 
 def test_metrics_that_are_printed_beside_the_log_that_counts_are_not_held() -> None:
     metric = OwnMetric(name="val_bpb", pattern="val_bpb: ([0-9.]+)")
-    watch = object.__new__(trainer._TrainerWatch)
+    watch = object.__new__(trainer.TrainerWatch)
     watch.readings = {
         name: OwnReading(Readings(metrics=(metric,))) for name in (trainer.PRINTED, "a.txt")
     }
     watch.source, watch.failure = "a.txt", FailureReason()
     for _ in range(9):
-        watch._take_line(b"val_bpb: 0.9", "val_bpb: 0.9")
+        watch.take_line(b"val_bpb: 0.9", "val_bpb: 0.9")
     assert watch.readings[trainer.PRINTED].new == []
 
 

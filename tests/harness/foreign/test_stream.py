@@ -124,7 +124,7 @@ def test_two_candidates_at_once_have_two_places(
         given = ab_stream.in_stream(Asked(name=candidate), tmp_path, "daily").stream
         return int(given.number)
 
-    monkeypatch.setattr(ab_stream, "_candidate", lambda e: e.name)
+    monkeypatch.setattr(ab_stream, "candidate_of", lambda e: e.name)
     assert placed_at_once(monkeypatch, place) == [1, 2]
 
 

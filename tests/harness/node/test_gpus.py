@@ -206,9 +206,9 @@ def test_the_drivers_tool_is_asked_once_in_a_process(
     tool.write_text(f"#!/bin/sh\necho x >> {asked}\necho 'NVIDIA H200, GPU-abc, 580.1, 700.00'\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    provenance._gpus.cache_clear()
+    provenance.gpus_here.cache_clear()
     accounts = [provenance.describe_environment("x").gpus for _ in range(3)]
-    provenance._gpus.cache_clear()
+    provenance.gpus_here.cache_clear()
     assert (
         accounts
         == [

@@ -56,7 +56,7 @@ def driver_with(busy: dict[int, int]) -> SimpleNamespace:
             samples[i].pid, samples[i].sm_percent, samples[i].time_us = pid, percent, since + 1
         return 0
 
-    kinds = (c_int, c_void_p, POINTER(load._Sample), POINTER(c_uint), c_ulonglong)
+    kinds = (c_int, c_void_p, POINTER(load.ProcessSample), POINTER(c_uint), c_ulonglong)
     return SimpleNamespace(
         nvmlInit_v2=ctypes.CFUNCTYPE(c_int)(lambda: 0),
         nvmlDeviceGetHandleByIndex_v2=ctypes.CFUNCTYPE(c_int, c_uint, POINTER(c_void_p))(handle),

@@ -127,7 +127,7 @@ def test_a_mixed_matrix_is_placed_lawfully_to_its_end(
         trainer: Any = SimpleNamespace(maker=lambda spec, slot, **_: NoWorker(slot))
         r = Runner(plan, Store(Path("nowhere")), node, ExecutorOptions(trainer=trainer))
         started: list[int] = []
-        while r._go_on():
+        while r.go_on():
             running = [(p.spec, slot) for p, slot, _ in (h.args for h in Held.waiting)]
             held = [d for _, slot in running for d in slot.held]
             assert len(held) == len(set(held))
@@ -162,7 +162,7 @@ def test_the_first_run_of_a_configuration_compiles_before_its_siblings_start(
         for p in plan
     ]
     r = Runner(compiled, Store(tmp_path), node_of(8, True), ExecutorOptions())
-    assert r._go_on()
+    assert r.go_on()
     assert len(Held.waiting) == 1
     cache = Held.waiting[0].args[2]
     assert cache.parent.parent == tmp_path / "node" / f"kernels-{os.getuid()}"
@@ -170,11 +170,11 @@ def test_the_first_run_of_a_configuration_compiles_before_its_siblings_start(
     assert other is not None
     assert other.parent == cache.parent  # kernels of every configuration lie together
     assert other != cache
-    assert r._go_on()
+    assert r.go_on()
     assert len(Held.waiting) == 1
     r.filling.discard(cache)  # what its first step does
     cache.mkdir(parents=True)  # what the worker does
-    assert r._go_on()
+    assert r.go_on()
     assert len(Held.waiting) == 3
 
 

@@ -238,16 +238,16 @@ def test_the_result_reaches_a_bucket_last(tmp_path: Path, monkeypatch: pytest.Mo
     here, files = made(tmp_path / "here", n_seeds=1), UrlFiles(url())
     there, run_id = RemotePlace(files), min(of(here))
     there.open()
-    put = files._put
+    send = files.send
     names: list[str] = []
 
-    def put_until_result(file: Path, place: str) -> None:
+    def send_until_result(file: Path, place: str) -> None:
         names.append(file.name)
         if file.name == "result.json":
             raise PushError("no network")
-        put(file, place)
+        send(file, place)
 
-    monkeypatch.setattr(files, "_put", put_until_result)
+    monkeypatch.setattr(files, "send", send_until_result)
     with pytest.raises(PushError, match="no network"):
         there.send(here, [run_id])
     assert names[-1] == "result.json"

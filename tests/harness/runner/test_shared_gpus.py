@@ -114,10 +114,10 @@ def test_an_idle_worker_goes_where_another_runner_has_its_gpu_and_stays_elsewher
     runner.idle = [taken, free]
     other = DeviceLocks(names)
     for _ in range(3):  # nobody else wants a GPU: both stay warm
-        runner._make_way()
+        runner.make_way()
     assert runner.idle == [taken, free]
     assert other.take(["0"], 1) == ("0",)
-    assert runner._go_on()  # its run waits for both GPUs
+    assert runner.go_on()  # its run waits for both GPUs
     assert taken.closed.wait(DEADLINE_S)
     assert runner.idle == [free]
     assert not free.closed.is_set()

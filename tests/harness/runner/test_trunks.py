@@ -216,15 +216,15 @@ def test_a_job_is_sent_once_its_trunk_is_there(
     runner = SlurmRunner([*trunks, *runs], store, send, ExecutorOptions(experiment="fake"))
     runner.folder.mkdir(parents=True)
     monkeypatch.setattr(executor, "job_states", lambda jobs: dict.fromkeys(jobs, "RUNNING"))
-    runner._look()
+    runner.look()
     assert sent == [["trunk", "trunk"]]
     made(store, trunks[0])
-    runner._look()
-    runner._look()
+    runner.look()
+    runner.look()
     assert sent[1:] == [["baseline", "floor"]] or sent[1:] == [["floor", "baseline"]]
     monkeypatch.setattr(executor, "job_states", lambda jobs: dict.fromkeys(jobs, "CANCELLED"))
-    runner._look()
-    runner._look()
+    runner.look()
+    runner.look()
     reasons = [runner.summary.reasons.get(run.spec.run_id) for run in runs[2:]]
     assert len(sent) == 2
     assert all(

@@ -296,7 +296,7 @@ def test_a_disk_that_takes_no_progress_is_told_by_the_next_step(
     out = claimed(store)
     monkeypatch.setattr(shown.os, "replace", full)
     out.heartbeat(0, 10)
-    wait_for(lambda: out._shown.error is not None, DEADLINE_S)
+    wait_for(lambda: out.shown.error is not None, DEADLINE_S)
     with pytest.raises(ResultsError, match="No space left"):
         out.heartbeat(1, 10)
     out.release()

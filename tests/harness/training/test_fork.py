@@ -246,7 +246,7 @@ def test_scheduled_toggles_are_those_that_an_update_reads(
     by_section = {s: Asked(s, getattr(windowed, s), read) for s in sections}
     asked: Any = type("Config", (), {**by_section, "plugin": {}})()
     training.core.config = asked
-    training.core._window = torch.zeros((2,), dtype=torch.int32)
+    training.core.window = torch.zeros((2,), dtype=torch.int32)
     training.core.set_step(0)
     in_a_part = {f"model.{name}" for name in window} | {"optim.tie_until"}
     assert read == {*SCHEDULED, *in_a_part}
