@@ -78,7 +78,7 @@ def prune(path: Path, margin: float | None, results: Path, tell: Tell) -> Pruned
     tried = _loaded(f"{name}-prune", results)
     if tried is not None:
         _check_groups(folder, tried)
-        return _confirmed(pruned, tried, tell)
+        return confirmed(pruned, tried, tell)
     explored = _loaded(name, results)
     if explored is None:
         raise UserError(f"{name}: has no runs in {results}: ablate run {path / 'experiment.yaml'}")
@@ -175,7 +175,7 @@ def _with_experiment(
     return replace(pruned, experiment=str(path))
 
 
-def _confirmed(pruned: Pruned, tried: "Experiment", tell: Tell) -> Pruned:
+def confirmed(pruned: Pruned, tried: "Experiment", tell: Tell) -> Pruned:
     """Write the smallest script whose loss is above NEW's by less than the margin at 95 %."""
     from harness.cli.split_page import write_page_of
     from harness.split.folder import place

@@ -376,3 +376,8 @@ def test_what_there_is_is_listed_up_to_forty_names() -> None:
     names = [f"name{n}" for n in range(41)]
     assert near("?", names[:40]) == f"; there is: {', '.join(names[:40])}"
     assert near("?", names) == near("?", []) == ""
+
+
+@pytest.mark.parametrize("value", [0.0, -0.5])
+def test_the_training_loss_is_not_multiplied_by_nothing(value: float) -> None:
+    assert "greater than 0" in refused("loss.scale", value)

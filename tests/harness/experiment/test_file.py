@@ -8,6 +8,7 @@ from harness.cli.lookup import parse_overrides
 from harness.config.run import flat
 from harness.errors import UserError
 from harness.experiment.experiment import Experiment, load_experiment
+from harness.experiment.keys import check_name
 
 GOOD = """
 name: good
@@ -231,3 +232,9 @@ def test_missing_keys_are_told_together(tmp_path: Path) -> None:
         "changes",
     ]
     assert "did you mean 'tiny'?" in said
+
+
+def test_a_name_has_at_most_a_hundred_characters() -> None:
+    assert check_name("a" * 100, "name") == "a" * 100
+    with pytest.raises(UserError, match="must be a file name"):
+        check_name("a" * 101, "name")

@@ -15,7 +15,7 @@ import torch
 from harness.__main__ import main
 from harness.config import plugins
 from harness.experiment.experiment import load_experiment
-from harness.experiment.laws import LAWS, Subject
+from harness.experiment.laws import LAWS, SEQ_LEN, Subject, Trained
 from harness.experiment.scaffold import KINDS
 from harness.model.heads import Attention
 
@@ -286,3 +286,18 @@ def test_an_arm_that_trains_as_the_baseline_does_is_named(differs, factors, brok
         law(SimpleNamespace(baseline=baseline, arms={"a": arm}))
     with pytest.raises(AssertionError, match="no arm of the experiment sets a field"):
         law(SimpleNamespace(baseline=baseline, arms={}))
+
+
+@pytest.mark.parametrize(("leak", "sees"), [(0.0, False), (1e-7, False), (1e-3, True)])
+def test_a_small_leak_from_later_positions_is_seen_and_a_rounding_is_none(leak, sees):
+    trained = object.__new__(Trained)
+    trained.val = (torch.zeros(1, SEQ_LEN, dtype=torch.int64),)
+    trained.logits = lambda ids: leak * ids[0, -1] * torch.ones(1, SEQ_LEN, 3)
+    assert trained.sees_the_future() is sees
+
+
+def test_the_laws_are_asked_of_every_arm_that_a_plug_in_is_on_in(tmp_path):
+    ideas = Path(__file__).resolve().parents[3] / "experiments" / "ideas"
+    subject = Subject(ideas / "z_loss.yaml", tmp_path)
+    assert subject.arms and subject.configs.keys() == subject.arms.keys()
+    assert "baseline" not in subject.arms

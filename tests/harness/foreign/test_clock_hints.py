@@ -6,6 +6,7 @@ import pytest
 
 from harness.foreign.clock_compare import compare_clocks
 from harness.foreign.clock_hints import audit
+from harness.foreign.script_events import Action, ClockPlace, ScriptEvent, Timeline
 from harness.provenance.code import Code
 
 TRAINERS = Path(__file__).resolve().parents[2] / "trainers"
@@ -266,3 +267,15 @@ def test_a_generator_runs_where_the_next_of_it_is_asked_for() -> None:
 def test_the_tiny_training_is_sound() -> None:
     code = (TRAINERS / "tiny_torch.py").read_text()
     assert doubts(code) == [(25, "the clock starts without a")]  # nothing runs on a GPU there
+
+
+def test_a_line_between_two_readings_of_a_clock_that_stops_three_times_is_in_its_pause() -> None:
+    actions = ((10, Action.START), (20, Action.STOP), (30, Action.START), (40, Action.STOP))
+    events = [*actions, (50, Action.START), (60, Action.STOP)]
+    of_script = Timeline(events=[ScriptEvent(line=n, action=action) for n, action in events])
+    places = {line: of_script.place(line) for line in (5, 15, 25, 35, 45, 55, 65)}
+    assert places == {
+        **{5: ClockPlace.BEFORE, 15: ClockPlace.TIMED, 25: ClockPlace.PAUSE},
+        **{35: ClockPlace.TIMED, 45: ClockPlace.PAUSE, 55: ClockPlace.TIMED},
+        65: ClockPlace.AFTER,
+    }

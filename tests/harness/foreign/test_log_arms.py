@@ -1,6 +1,7 @@
 """Arms of imported logs: never of two programs, numbers of steps or machines; named so that a reader knows them."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +234,12 @@ def test_two_programs_of_one_role_are_two_arms_named_by_their_code(
     arms = bring_in(capsys, "A")["arms"]
     assert list(arms.values()) == [2, 2]
     assert all(name.startswith("A/candidate (code ") for name in arms)
+
+
+def test_the_plan_of_imported_logs_keeps_the_command_that_brought_them(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder / "A" / "1.txt", year_2025(3.28, seed=1))
+    monkeypatch.setattr(sys, "argv", ["/bin/ablate", "import", "A", "--experiment", "x"])
+    bring_in(capsys, "A")
+    assert load("x").plan.command == "ablate import A --experiment x"

@@ -11,6 +11,7 @@ import pytest
 
 from harness.experiment.experiment import load_experiment
 from harness.experiment.plan import plan_runs
+from harness.run.attempts import AttemptRow, note_attempt
 from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_json, read_lines
 from harness.run.results import read_result
@@ -270,3 +271,27 @@ def test_clean_keeps_a_trunk_that_a_missing_run_goes_on_from(tmp_path: Path) -> 
     assert list(find(store)) == []
     made(store, runs[1])
     assert list(find(store)) == [store.directory(trunk.spec.run_id)]
+
+
+def test_a_run_that_failed_on_a_node_is_judged_by_it_once_it_is_not_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fake.yaml").write_text(EXPERIMENT)
+    run, *_ = plan_runs(load_experiment(str(tmp_path / "fake.yaml"), device="cpu"), need_data=False)
+    store, (_, send) = Store.create(tmp_path / "results"), queue()
+    runner = SlurmRunner([run], store, send, ExecutorOptions(experiment="fake"))
+    runner.folder.mkdir(parents=True)
+    state = ["RUNNING"]
+    monkeypatch.setattr(executor, "job_states", lambda jobs: dict.fromkeys(jobs, state[0]))
+    folder = store.directory(run.spec.run_id)
+    folder.mkdir(parents=True)
+    runner.look()
+    state[0] = "FAILED"
+    for attempt in range(1, 4):
+        token, began = f"{attempt}_0/1", "2026-01-01T00:00:00+00:00"
+        note_attempt(folder, AttemptRow(attempt=attempt, node="n1", token=token, started=began))
+        end = {"ended": "2026-01-01T00:00:09+00:00", "status": "failed", "reason": "a bad GPU"}
+        note_attempt(folder, AttemptRow(attempt=attempt, **end))
+        runner.look()
+    assert not runner.left
+    assert "a bad GPU" in str(runner.summary.reasons[run.spec.run_id])

@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from harness.cli.split_prune import Pruned, confirmed
 from harness.split.arms import measured
 from harness.split.folder import read_folder
 from harness.split.groups import ChangeGroup
@@ -99,3 +101,38 @@ def test_pruning_asks_for_a_margin_and_for_runs(
         said = capsys.readouterr().err
         assert message in said and said.count("\n") == 1
     assert not Path("parts/prune.yaml").exists()
+
+
+def test_every_smaller_script_is_told_with_its_bound_and_the_first_that_passes_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against NEW, never against what is NEW itself; one without an interval says why."""
+    monkeypatch.chdir(tmp_path)
+    sides = [TRAINERS / "worked" / f"hurts_{side}.py" for side in ("old", "new")]
+    assert ablate("split", *sides, "-o", "parts") == 0
+    names = [group.name for group in measured(read_folder(Path("parts")).groups)]
+    arms = [
+        SimpleNamespace(name=name, changes=tuple(names[:n]))
+        for n, name in enumerate(("smallest", "smaller", "small"))
+    ]
+    highs = {"smallest": 0.02, "smaller": None, "small": 0.0004}
+    outcome = SimpleNamespace(
+        baseline="old",
+        increments={
+            (arm, "val_loss"): SimpleNamespace(baseline="NEW", high=high)
+            for arm, high in highs.items()
+        },
+    )
+    monkeypatch.setattr("reports.analysis.compare.compare_all", lambda tried: outcome)
+    folder = read_folder(Path("parts"))
+    told: list[str] = []
+    pruned = Pruned(folder=folder, margin=0.001)
+    tried: Any = SimpleNamespace(plan=SimpleNamespace(margin=0.001, arms=arms))
+    done = confirmed(pruned, tried, told.append)
+    assert told[:3] == [
+        "smallest: at most +0.02 of loss against NEW, margin 0.001",
+        "smaller: its runs are too few for an interval of loss against NEW, margin 0.001",
+        "small: at most +0.0004 of loss against NEW, margin 0.001",
+    ]
+    assert [script.passes for script in done.scripts] == [False, False, True]
+    assert done.written is not None and Path(done.written).is_file()

@@ -4,6 +4,7 @@ import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,15 +18,17 @@ from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, AxisScale, Figure, LogScale, tick_text
 from reports.figures.bundles import Course, bundle
 from reports.figures.curves import BY_STEP, BY_TIME, ranges_of
+from reports.figures.differences import ArmDifference, Panels
 from reports.figures.palette import Palette
 from reports.figures.steps import step_distribution
+from reports.figures.tags import TAG_GAP, WIDE_TAG
 from reports.figures.waterfall import wrapped
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
 from reports.inputs.published_experiments import published_experiment
 from reports.inputs.step_times import of_steps, of_stretches, percentiles
 from reports.page.by_design import ByDesign
-from reports.page.write import draw_all, render
+from reports.page.write import draw_all, figure_data, render
 from tests.report_arms import FACTORIAL, LADDER, LOST_TOGETHER, PARTS, Arm, many_arms
 from tests.report_fixtures import write_experiment
 
@@ -420,3 +423,38 @@ def test_the_margin_is_drawn_where_it_is_meant(tmp_path: Path, primary: str) -> 
     with_margin = [key for key, figure in figures.items() if "margin" in figure.caption]
     ladder = ["increments_val_loss", "forest_val_loss"]
     assert with_margin == (ladder if primary == "val_loss" else [])
+
+
+@pytest.mark.parametrize(("n_arms", "room"), [(17, 0), (14, WIDE_TAG + TAG_GAP)])
+def test_lines_of_many_arms_end_where_their_numbers_begin_or_at_the_edge(
+    n_arms: int, room: float
+) -> None:
+    """With more arms than can be numbered there are no tags, and no room is left for them."""
+    arms = [f"arm{i}" for i in range(n_arms)]
+    palette = Palette(
+        arms=("baseline", *arms), baseline="baseline", tones=dict.fromkeys(arms, "open")
+    )
+    assert palette.has_numbers is bool(room)
+    delta = ArmDifference(steps=np.array([0.0, 10.0]), rows=np.array([[0.0, 1.0]]), in_blocks=False)
+    panels = Panels(
+        deltas=dict.fromkeys(arms, delta), palette=palette, unit="nats", y_range=(-1, 1), last=10.0
+    )
+    drawn, _ = panels.draw(WIDE)
+    (zero,) = re.findall(r'<line [^>]*class="zero"[^>]*>', drawn)
+    right = re.search(r'x2="([0-9.]+)"', zero)
+    assert right is not None and float(right[1]) == WIDE - 12 - room
+
+
+def test_a_figures_table_is_its_rows_or_the_runs_that_it_shows_or_anothers() -> None:
+    def figure(key: str, **how: Any) -> Figure:
+        given: dict[str, Any] = {"columns": ("x",), "rows": ((1,),), **how}
+        shown = {"title": "", "caption": "", "alt": "", "draw": lambda width: ("", 0)}
+        return Figure(key=key, **shown, **given)
+
+    of_runs = figure("b", columns=("step_ms",), rows=((7,),), runs=(0, 2))
+    assert figure_data([figure("a"), of_runs, figure("c"), replace(of_runs, key="d")]) == {
+        "a": {"columns": ["x"], "rows": [[1]]},
+        "b": {"columns": ["step_ms"], "runs": [0, 2]},
+        "c": {"same_as": "a"},
+        "d": {"same_as": "b"},
+    }

@@ -24,7 +24,7 @@ from reports.page.cells import Part, typed, verdict_cell
 from reports.page.headline import listing, sentence_on
 from reports.page.next_run import commands, next_of_verdicts
 from reports.page.places import optimum_answer, place_words
-from reports.page.recipe import recipe_box
+from reports.page.recipe import recipe_box, rest_of_words
 from reports.page.scope import conditions, margin_words, rate_words, scope
 from reports.page.sentences import Fact, facts, notes
 from reports.page.settings import config_differences, environment_table
@@ -531,3 +531,10 @@ def test_an_effect_in_percent_has_one_sign_for_its_three_numbers(tmp_path):
     (c, *_) = [c for (_, metric), c in comparisons.items() if metric == "step_ms"]
     assert re.fullmatch(r"[+−][\d.]+ \[[+−][\d.]+, [+−][\d.]+\] %", effect_text(c))
     assert effect_text(replace(c, ratio_low=None, ratio_high=None)).count("%") == 1
+
+
+def test_only_no_held_out_text_is_told_beside_the_validation_tokens() -> None:
+    recipe: Any = None  # asked for sizes alone
+    said = {key: rest_of_words(key, "none", recipe) for key in ("corpus", "heldout", "precision")}
+    assert said == {"corpus": "", "heldout": " beside the validation tokens", "precision": ""}
+    assert rest_of_words("heldout", "the last tenth", recipe) == ""

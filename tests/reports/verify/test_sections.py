@@ -2,12 +2,16 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reports.inputs.load import load
 from reports.inputs.published_experiments import published_experiment
+from reports.page.embed import page_digest
 from reports.page.write import write_report
+from reports.verify.files import RECORDED, TIMES, check_result
+from reports.verify.rendered import differing_drawing
 from reports.verify.verify import verify
 from tests.report_fixtures import write_experiment
 
@@ -73,3 +77,23 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 )
 def test_a_changed_digit_or_word_of_a_section_is_found(said, page, key):
     assert any(key in sentence for sentence in said[page]), said[page]
+
+
+def test_a_drawing_with_fewer_elements_than_the_rows_give_differs() -> None:
+    printed = [("text", "1")]
+    for options in ([[*printed, ("text", "2")]], [[("line", "1")]]):
+        (said,) = differing_drawing("a figure", printed, options)
+        assert said == "a figure differs: it has other elements than the rows give"
+    assert [*differing_drawing("a figure", printed, [printed])] == []
+
+
+def test_a_run_whose_machine_stood_still_has_no_times_and_is_judged_by_all_else() -> None:
+    """Its times are not on the page; the first that is missing does not end the comparison."""
+    result = {key: 1 for key in RECORDED} | {"disturbed": [{"kind": "still"}]}
+    row = result | dict.fromkeys(TIMES)
+    kept = [key for key in RECORDED if key not in TIMES]
+    assert any(RECORDED.index(time) < RECORDED.index(key) for time in TIMES for key in kept)
+    data: dict[str, Any] = {"result_digests": {"r": page_digest(result)}}
+    for key in kept:
+        changed = check_result(data, "r", {**row, key: 2}, Path("nowhere"), result)
+        assert next(iter(changed)) == f"run r: {key} is 2 on the page and 1 in result.json"

@@ -110,6 +110,7 @@ def test_the_first_job_of_a_configuration_compiles_before_its_siblings(
 
     first, second, third = (TurnToCompile(mark) for _ in range(3))
     first.wait(lambda: True)
+    assert mark.with_suffix(".lock").stat().st_mode & 0o777 == 0o600
     mark.mkdir()  # its worker begins
     third.wait(lambda: False)
     second.wait(look)
