@@ -1,8 +1,10 @@
 """How a foreign trainer is started: what stands in braces, which program, which Python, and how often it is tried."""
 
+import io
 import random
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
