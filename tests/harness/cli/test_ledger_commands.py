@@ -103,3 +103,15 @@ def test_what_was_seen_of_a_renamed_experiment_is_known_by_its_new_name(folder: 
     later = replace(before.looks[0], at="2030-01-01T00:00:00.000+00:00")
     add_rows(folder, [later.to_json()])  # of a new experiment under the old name
     assert [look.experiment for look in read_ledger(folder).looks] == ["other", "split"]
+
+
+def test_seeds_that_were_seen_are_refused_by_where_the_first_of_them_was(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = read_plan(folder, "split")
+    assert plan is not None
+    seen = {0: "there", 1: "elsewhere", 7: "far"}
+    monkeypatch.setattr("harness.store.looks.seeds_with_results", lambda *_: seen)
+    words = r"seeds 0, 1 have results already \(in there\), .* set seeds: \[8, 9\]"
+    with pytest.raises(UserError, match=words):
+        refuse_seen_seeds(plan, folder)

@@ -13,6 +13,7 @@ from harness.errors import UserError
 from harness.provenance import code as code_module
 from harness.provenance.code import Code
 from harness.provenance.interpreters import asks_for, fill
+from harness.run import archive
 from harness.run.archive import unpacked
 from harness.run.read import read_lines
 from reports.inputs.load import load
@@ -261,8 +262,8 @@ def test_more_than_can_be_read_again_is_not_kept_as_code(monkeypatch: pytest.Mon
     code = Code(script="train.py", files={"train.py": b"", "noise": noise})
     monkeypatch.setattr(code_module, "MOST_OF_OTHERS", 50_000)
     assert unpacked(code.zipped()) == dict(code.files)
-    with zipfile.ZipFile(io.BytesIO(code.zipped())) as archive:  # of no day: the same bytes always
-        assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    with zipfile.ZipFile(io.BytesIO(code.zipped())) as kept:  # of no day: the same bytes always
+        assert {entry.date_time for entry in kept.infolist()} == {(1980, 1, 1, 0, 0, 0)}
     monkeypatch.setattr(code_module, "MOST_OF_OTHERS", 30_000)
     with pytest.raises(UserError, match=r"the code of train.py: its archive has .*data is linked"):
         code.zipped()

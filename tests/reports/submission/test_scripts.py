@@ -60,6 +60,17 @@ def test_a_diff_has_the_lines_that_editors_count() -> None:
     assert lines[2:] == ["@@ -1,2 +1,2 @@", " x = '\x0c'", "-y = 1", "+y = 2", ""]
 
 
+def test_a_script_under_another_name_is_one_and_of_several_each_is_gone_or_new() -> None:
+    one = diff_of({"a.py": "x = 1\n"}, {"b.py": "x = 2\n"})
+    assert one.splitlines()[:2] == ["--- a.py", "+++ b.py"] and "/dev/null" not in one
+    several = diff_of({"a.py": "x = 1\n", "b.py": "y\n"}, {"c.py": "x = 2\n", "d.py": "y\n"})
+    headers = [line for line in several.splitlines() if line[:4] in ("--- ", "+++ ")]
+    assert {*zip(headers[::2], headers[1::2], strict=True)} == {
+        *((f"--- {name}", "+++ /dev/null") for name in ("a.py", "b.py")),
+        *(("--- /dev/null", f"+++ {name}") for name in ("c.py", "d.py")),
+    }
+
+
 def test_a_digest_that_leads_elsewhere_is_no_kept_code(tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "other").mkdir()
