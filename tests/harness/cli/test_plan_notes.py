@@ -1,10 +1,12 @@
 """What a plan says beside its table."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.__main__ import main
 from harness.cli.plan import print_notes
 from harness.cli.plan_facts import PlanQuestion, arm_facts, changes_of, plan_facts
 from harness.cli.power import known_of
@@ -159,3 +161,14 @@ def test_without_budgets_a_plan_has_the_tokens_of_each_arm_s_own_steps(tmp_path:
     baseline, other = arm_facts(e, [], set())
     assert baseline.tokens == 4096 * baseline.steps and other.tokens == 2 * baseline.tokens
     assert not e.tells_tokens  # as many a step
+
+
+@pytest.mark.parametrize(("budgets", "around"), [("[150]", [140, 160]), ("[100, 150]", None)])
+def test_before_any_run_budgets_are_offered_around_the_only_one(
+    budgets: str, around: list[int] | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, results = "target={val_loss: 1.5}", str(tmp_path / "none")
+    words = ["--set", target, "--set", f"budgets={budgets}", "--results", results, "--json"]
+    with pytest.raises(SystemExit):
+        main(["plan", "quickstart", *words])
+    assert json.loads(capsys.readouterr().out)["power"]["budgets"] == around

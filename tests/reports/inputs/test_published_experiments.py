@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import norm
 
 from harness.__main__ import main
+from reports.inputs import published
 from reports.inputs.noise import PUBLISHED
 from reports.inputs.published import final_rows, published_record
 from reports.inputs.published_experiments import EVIDENCE, published_experiment
@@ -236,3 +237,13 @@ def test_the_command_writes_a_page_without_any_results(tmp_path, monkeypatch, ca
         main(["report", "published/r9_lader"])
     assert end.value.code == 2
     assert "did you mean 'published/r09_ladder'?" in capsys.readouterr().err
+
+
+def test_of_records_with_several_links_both_sides_are_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    links = [{"arm": "new", "parent": "old"}, {"arm": "again", "parent": "elsewhere"}]
+    monkeypatch.setattr(published, "links_of_record", lambda record: links)
+    monkeypatch.setattr(published, "known_records", set)
+    monkeypatch.setattr(published, "logged_arm", lambda record, arm: (record, arm))
+    assert published.published_pair("r88", "r87") == (("r88", "new"), ("r87", "old"))

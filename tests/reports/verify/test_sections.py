@@ -11,6 +11,7 @@ from reports.inputs.published_experiments import published_experiment
 from reports.page.embed import page_digest
 from reports.page.write import write_report
 from reports.verify.files import RECORDED, TIMES, check_result
+from reports.verify.headline import check_counted_arms
 from reports.verify.rendered import differing_drawing
 from reports.verify.verify import verify
 from tests.report_fixtures import write_experiment
@@ -97,3 +98,14 @@ def test_a_run_whose_machine_stood_still_has_no_times_and_is_judged_by_all_else(
     for key in kept:
         changed = check_result(data, "r", {**row, key: 2}, Path("nowhere"), result)
         assert next(iter(changed)) == f"run r: {key} is 2 on the page and 1 in result.json"
+
+
+def test_counts_of_a_headline_are_held_against_the_table() -> None:
+    verdicts = ["better", "worse", "worse", "undecided"]
+    sound = "2 of 4 arms are worse than the baseline, 1 is better than it; 1 is undecided."
+    assert [*check_counted_arms(sound, verdicts)] == []
+    said = [*check_counted_arms("3 of 4 arms are worse than the baseline.", verdicts)]
+    assert said == ["the headline counts 3 arms that are worse, the table 2"]
+    assert [*check_counted_arms("None of 4 arms are better than it.", verdicts)] == [
+        "the headline counts 0 arms that are better, the table 1"
+    ]
