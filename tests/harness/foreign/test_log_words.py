@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from harness.foreign.log_facts import LogFacts, machine_words
-from harness.foreign.log_lines import LogError, loss_of, number_of
+from harness.foreign.log_lines import LogError, loss_of, number_of, shape_of
 from harness.foreign.printed import printed_losses
 from tests.foreign_logs import SMI
 
@@ -68,3 +68,10 @@ def test_a_loss_is_above_zero_and_within_what_a_result_holds() -> None:
     assert refusal_of_loss(b"1e101").endswith("is impossible: it is beyond 1e+100")
     assert refusal_of_loss(b"nan") == refusal_of_loss(b"inf") == refusal_of_loss(b"1e100") == ""
     assert number_of("-3.5", "score") == -3.5
+
+
+def test_the_shape_of_a_line_is_that_of_what_stands_behind_its_first_word() -> None:
+    shape = shape_of(b"end val_loss:3.28 train_time:5ms")
+    assert shape is not None and shape.words == (b"val_loss", b"train_time")
+    assert shape.has_unit and shape.n_decimals == 0
+    assert shape_of(b"step:1/2 val_loss:3.28 done") is None

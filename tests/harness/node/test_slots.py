@@ -263,3 +263,11 @@ def test_of_several_warm_workers_the_first_is_used_and_the_others_devices_stay_f
     assert node.take(1, prefer=[second, first]) == second
     assert node.free == list(first.held)
     assert not node.locks.held.keys() & first.held
+
+
+def test_a_device_that_is_kept_out_is_given_to_no_run_until_it_is_brought_back() -> None:
+    node = node_of(2, gpus=True)
+    node.keep_out(["0"])
+    assert (node.devices, node.free) == (("1",), ["1"])
+    node.bring_back(["0"])
+    assert (node.devices, node.free) == (("0", "1"), ["0", "1"])

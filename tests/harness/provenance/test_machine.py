@@ -264,3 +264,9 @@ def test_a_secret_asked_of_a_foreign_trainer_is_refused_without_saying_it(
     assert "holds a secret" in done.stderr
     assert leaks(done.stderr) == []
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("name", ["MY_OWN_KEY", "STRIPE_KEY"])
+def test_a_name_that_ends_in_key_in_capitals_is_a_secrets(name: str) -> None:
+    assert redact(f"{name}=abcdefgh1234") == f"{name}=[redacted]"
+    assert redact("MONKEY=abcdefgh1234") == "MONKEY=abcdefgh1234"

@@ -2,17 +2,19 @@
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.corpora.index import prepare
+from harness.run.digests import file_digest
 from harness.run.read import read_config, read_lines
 from harness.run.results import read_result
 from harness.run.spec import RunSpec
 from harness.runner.execute import split_finer
-from harness.runner.unchanged import check_data, look_at
+from harness.runner.unchanged import Shard, check_data, facts_of, look_at
 from harness.store.attempt import claim
 from harness.store.store import Store
 from tests.fake_matrix import DEADLINE_S, Matrix
@@ -211,3 +213,16 @@ def test_numbers_that_are_not_finite_are_null_wherever_they_stand(tmp_path: Path
     row = read_lines(out.run / "metrics.jsonl")[0]
     assert row["step_times"] == [1.0, None, [None]]
     assert row["more"] == {"x": None}
+
+
+def test_a_file_is_read_again_only_where_it_may_have_changed(tmp_path: Path) -> None:
+    """Size, time and place alike: the system's own note of a change decides, whichever way it moved."""
+    path = tmp_path / "shard.bin"
+    path.write_bytes(b"tokens")
+    now = facts_of(str(path))
+    assert now is not None
+    assert not Shard(path=path, facts=now, sha256="of other bytes").changed()
+    for later in (-1, 1):
+        touched = Shard(path=path, facts=(*now[:3], now[3] + later), sha256="of other bytes")
+        assert touched.changed()
+        assert not replace(touched, sha256=file_digest(path)).changed()

@@ -333,3 +333,16 @@ def test_an_honest_page_of_every_kind_of_place_is_left_alone(folder):
 )
 def test_coordinates_are_numbers_and_nothing_else_is(name, text, same):
     assert same_drawn(name, text, ["10.0"]) is same
+
+
+def test_numbers_are_as_before_once_none_is_moved_any_more() -> None:
+    value = 0.1 + 0.2
+
+    def ends_early() -> None:
+        with moved(None):
+            assert kept(value) == value != 0.3
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        ends_early()
+    assert kept(value) == 0.3

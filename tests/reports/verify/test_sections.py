@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from reports.inputs.load import load
 from reports.inputs.published_experiments import published_experiment
 from reports.page.embed import page_digest
 from reports.page.write import write_report
+from reports.verify import optimum
 from reports.verify.files import RECORDED, TIMES, check_result
 from reports.verify.headline import check_counted_arms
 from reports.verify.rendered import differing_drawing
@@ -109,3 +111,19 @@ def test_counts_of_a_headline_are_held_against_the_table() -> None:
     assert [*check_counted_arms("None of 4 arms are better than it.", verdicts)] == [
         "the headline counts 0 arms that are better, the table 1"
     ]
+
+
+def test_signs_at_points_are_checked_of_arms_before_the_baseline_in_the_alphabet_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(optimum, "point_effects", lambda *_: [-0.5, -0.25])
+    plan = {
+        "baseline": "baseline",
+        "arms": [{"name": "baseline", "of": "baseline"}, {"name": "adamw", "of": "adamw"}],
+    }
+    words = (
+        "adamw against baseline at the same point: better at every one of 2, least by −0.1000 [x]."
+    )
+    page: Any = SimpleNamespace(sentences={(0, "answer"): words})
+    said = [*optimum.check_signs(page, 0, plan, [])]
+    assert said[0].startswith("adamw: the headline says −0.1000 at a point")
