@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from harness.config.run import from_plain
+from harness.config.run import RunConfig, from_plain
 from harness.corpora.index import open_corpus
 from harness.model.tokens import Tokens
 from harness.run.read import read_lines
@@ -212,3 +213,19 @@ def test_a_checkpoint_holds_the_last_weights_and_the_result_is_complete(
         "peak_reserved_mib",
     }
     assert {"build_s", "data_s", "train_s", "validate_s"} <= set(result.wall)
+
+
+@pytest.mark.parametrize(("device", "peaks"), [("cuda", (3.0, 5.0)), ("cpu", (None, None))])
+def test_peaks_of_memory_are_those_of_a_gpus_allocator_in_mib(
+    device: str, peaks: tuple[float | None, float | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 3 << 20)
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: 5 << 20)
+    core = SimpleNamespace(device=torch.device(device), model=torch.nn.Linear(2, 3))
+    training: Any = SimpleNamespace(
+        clock=SimpleNamespace(step_ms=[], elapsed_s=1.0), config=RunConfig(), core=core
+    )
+    training.last_val = training.heldout_loss = 3.28
+    measured = Training.final(training, 0)
+    assert (measured.peak_allocated_mib, measured.peak_reserved_mib) == peaks
+    assert (measured.parameters, measured.tokens, measured.step_ms) == (9, 0, None)
