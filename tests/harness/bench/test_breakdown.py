@@ -111,3 +111,13 @@ def test_the_parts_and_the_gaps_are_shares_of_a_step_the_dearest_first(
     times = iter([0.0, 1.0])
     breakdown(candidate, steps=1)
     assert 5 in told[-3:]  # beyond the run its last step is taken again
+    candidate.device = "cuda"
+    times = iter([0.0, 1.0])
+    waited: list[str] = []
+    monkeypatch.setattr(module.torch.cuda, "synchronize", lambda: waited.append("for the GPU"))
+    monkeypatch.setattr(module, "kernel_time", lambda recorded: [("forward", 5e5)])
+    assert [(row.part, row.share) for row in breakdown(candidate, steps=1)] == [
+        *(("forward", 0.5), ("gaps", 0.5))
+    ]
+    both = [module.ProfilerActivity.CPU, module.ProfilerActivity.CUDA]
+    assert made[-1].how["activities"] == both and waited == ["for the GPU"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.foreign.log_text import log_lines
 from harness.run.read import read_lines
 from harness.store import attempt, log_file
 from harness.store.log_file import HeadAndTail
@@ -184,3 +185,9 @@ def test_a_short_log_is_kept_as_it_is() -> None:
     assert file.getvalue() == "one\ntwo\n"  # at once
     log.end()
     assert file.getvalue() == "one\ntwo\n"
+
+
+def test_a_line_is_cut_where_no_log_has_one_so_long(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_bytes(b"x" * 65_535 + b"\n" + b"y" * 70_000 + b"\nend\n")
+    assert [len(line) for line in log_lines(path)] == [65_536, 65_536, 4]
