@@ -171,3 +171,11 @@ def test_a_declared_noise_is_for_the_measurement_of_a_retuned_experiment(tmp_pat
     e = load(tmp_path, GOOD + NOISE + rates)
     assert e.prior_noise is not None and (e.prior_noise.sd, e.prior_noise.df) == (0.02, 4.0)
     assert e.grid is not None and e.grid.prior_noise is None
+
+
+def test_numbers_move_one_field_and_factors_as_many_as_there_are(tmp_path: Path) -> None:
+    two = "optim.[am]*[mn]_lr"  # Muon's and Adam's rate
+    with pytest.raises(UserError, match="moves several fields together: give factors such as x0.5"):
+        load(tmp_path, GOOD + f'axes: {{"{two}": [0.01, 0.02]}}\n')
+    e = load(tmp_path, GOOD + f'axes: {{"{two}": [x1, x2]}}\n')
+    assert [len(axis.fields) for axis in e.axes] == [2]

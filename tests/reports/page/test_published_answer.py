@@ -137,3 +137,8 @@ def test_steps_of_a_ladder_are_named_by_size_and_the_open_ones_counted() -> None
     assert said.endswith("; of all 5 the interval of r5 (−0.4 [−1.4, +0.7] %) holds zero.")
     clear = times_to_target(rows(("a", 3.28, 100.0), ("b", 3.28, 50.0), above=True, tuned=True))
     assert clear.endswith("; no interval of the 1 holds zero.")
+
+
+def test_what_all_parts_cost_a_step_is_in_hundredths_of_the_first_rows() -> None:
+    said = losses_at_equal_steps(rows(("first", 3.3, 100.0), ("last", 3.28, 200.0), above=True))
+    assert "at 100 % more time a step" in said
