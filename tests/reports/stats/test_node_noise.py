@@ -65,3 +65,11 @@ def test_an_effect_without_an_interval_gets_none() -> None:
     effect = analyse({"a": arm}, arm, level=0.95)["a"]
     assert isinstance(effect, Effect)
     assert with_nodes(effect, noise, alpha=0.05, m=1) == effect
+
+
+def test_the_runs_own_noise_is_taken_off_the_nodes() -> None:
+    """Means 1 and 5 have squares of 8; runs of variance 2, two on each node, add 1 to them."""
+    noise = between_nodes([[np.array([0.0, 2.0]), np.array([4.0, 6.0])]])
+    assert noise.sd == pytest.approx(7**0.5)
+    three = between_nodes([[np.array([m - 1.0, m + 1.0]) for m in (1.0, 5.0, 9.0)]])
+    assert (three.sd**2, three.df) == (pytest.approx((32 - 2) / 2), 2)

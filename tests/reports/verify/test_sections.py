@@ -127,3 +127,10 @@ def test_signs_at_points_are_checked_of_arms_before_the_baseline_in_the_alphabet
     page: Any = SimpleNamespace(sentences={(0, "answer"): words})
     said = [*optimum.check_signs(page, 0, plan, [])]
     assert said[0].startswith("adamw: the headline says −0.1000 at a point")
+
+
+def test_a_digest_of_a_page_does_not_ask_in_which_order_things_were_named() -> None:
+    assert page_digest({"a": 1, "b": {"c": 2, "d": 3}}) == page_digest(
+        {"b": {"d": 3, "c": 2}, "a": 1}
+    )
+    assert page_digest({"a": 1}) != page_digest({"a": 2})
