@@ -25,6 +25,7 @@ OPTIONS = ["-p", "no:cacheprovider", "-x"]
 WAITING = (
     10  # times the limit of processor time that the tests may take by the clock: machines are busy
 )
+UNREADABLE = "ImportError while loading conftest"  # which imports what is sabotaged
 FILES_S = 300.0  # of processor time for whole test files
 ENVIRONMENT = {
     "PYTHONPATH": str(TREE),
@@ -87,6 +88,8 @@ def run_forked(tests: Sequence[str], options: Sequence[str], limit_s: float) -> 
         return Outcome(passed=True)
     end = said.read_text(errors="replace")[-4000:]
     if not FAILED.exists() and code > 0:
+        if UNREADABLE in end:
+            return Outcome(passed=False, said=end)
         files = list(dict.fromkeys(map(file_of, tests)))
         if code == pytest.ExitCode.USAGE_ERROR and files != list(tests):
             # the sabotage changes which tests there are: their parameters come from the code
