@@ -175,7 +175,7 @@ def test_a_declared_noise_is_for_the_measurement_of_a_retuned_experiment(tmp_pat
 
 def test_numbers_move_one_field_and_factors_as_many_as_there_are(tmp_path: Path) -> None:
     two = "optim.[am]*[mn]_lr"  # Muon's and Adam's rate
-    with pytest.raises(UserError, match="moves several fields together: give factors such as x0.5"):
+    with pytest.raises(UserError, match="moves several fields together: give factors such as"):
         load(tmp_path, GOOD + f'axes: {{"{two}": [0.01, 0.02]}}\n')
     e = load(tmp_path, GOOD + f'axes: {{"{two}": [x1, x2]}}\n')
     assert [len(axis.fields) for axis in e.axes] == [2]
