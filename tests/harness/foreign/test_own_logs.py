@@ -1,6 +1,8 @@
 """Log files that a script writes itself: read where the command asks for them, kept with the run in any case."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -8,7 +10,7 @@ from harness.errors import UserError
 from harness.foreign import trainer
 from harness.foreign.failure import FailureReason
 from harness.foreign.own_lines import OwnReading
-from harness.foreign.own_logs import OwnLogs, check_pattern, own_files
+from harness.foreign.own_logs import OwnLogs, check_pattern, own_files, set_aside_own_logs
 from harness.run.read import read_lines
 from harness.run.readings import OwnMetric, Readings
 from reports.inputs.load import load
@@ -240,3 +242,16 @@ def test_a_file_that_goes_while_it_is_looked_at_is_passed_over(
     found = [tmp_path / "a.txt", tmp_path / "gone.txt", tmp_path / "b.txt"]
     monkeypatch.setattr(Path, "glob", lambda self, pattern: iter(found))
     assert list(OwnLogs(tmp_path, "*.txt").fresh()) == [("a.txt", [b"one"]), ("b.txt", [b"one"])]
+
+
+def test_own_logs_of_an_attempt_before_are_kept_with_that_attempt(tmp_path: Path) -> None:
+    out: Any = SimpleNamespace(run=tmp_path, attempt=3)
+    (tmp_path / "attempts").mkdir()
+    for name in ("own-a.txt", "own-b.txt", "log.txt"):
+        (tmp_path / name).write_text(name)
+    set_aside_own_logs(out)
+    assert {path.name for path in tmp_path.iterdir()} == {"attempts", "log.txt"}
+    kept = tmp_path / "attempts" / "2"
+    assert {p.name: p.read_text() for p in kept.iterdir()} == {
+        name: name for name in ("own-a.txt", "own-b.txt")
+    }

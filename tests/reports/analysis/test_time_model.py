@@ -1,6 +1,7 @@
 """What times to target are made of: log step times with the error of nodes, and why there is no model; by hand."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -201,3 +202,15 @@ def test_the_times_beside_a_comparison_have_the_arms_time_as_their_mean() -> Non
     assert np.diff(sample.values) == pytest.approx(np.diff(np.log([101.0, 102.0, 103.0])))
     assert sample.blocks == found.step["a"].blocks
     assert found.time_sample("a", None).values.tolist() == found.step["a"].values.tolist()
+
+
+@pytest.mark.parametrize(
+    ("factor", "is_far"),
+    [(1.0, False), (1.19, False), (1 / 1.19, False), (1.21, True), (1 / 1.21, True)],
+)
+def test_a_given_slope_carries_a_fifth_of_the_budget_and_no_further(
+    factor: float, is_far: bool
+) -> None:
+    model = SimpleNamespace(given=True, theta=lambda i: math.log(factor))
+    of_slope: Any = SimpleNamespace(model=model, target=3.28, arms=("baseline",))
+    assert TimeModel.extrapolated(of_slope, "baseline") is is_far
