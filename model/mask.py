@@ -103,12 +103,12 @@ def _ordered(blocks_SNN: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Sets of block pairs as FlexAttention's lists.
 
     Of each set counts (1, 1, N) and column indices (1, 1, N, N), listed columns first. By
-    counting: a sort in a compiled graph takes a minute to compile.
+    counting, outside autocast: a sort in a compiled graph takes a minute to compile.
     """
     N = blocks_SNN.shape[-1]
     column_N = torch.arange(N, dtype=torch.int32, device=blocks_SNN.device)
     up_to_NN = (column_N[:, None] <= column_N).float()
-    so_far_SNN = (blocks_SNN.float() @ up_to_NN).to(torch.int32)  # exact: whole numbers
+    so_far_SNN = (blocks_SNN.float() @ up_to_NN).to(torch.int32)  # whole numbers: exact
     counts_SN = blocks_SNN.sum(-1, dtype=torch.int32)
     others_SNN = counts_SN[..., None] + column_N - so_far_SNN
     places_SNN = torch.where(blocks_SNN, so_far_SNN - 1, others_SNN).to(torch.int64)

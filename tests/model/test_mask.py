@@ -167,6 +167,22 @@ def test_lists_of_blocks_are_those_of_a_stable_sort_from_both_sides(
                 assert torch.equal(n[0, 0], blocks.sum(-1, dtype=torch.int32))
 
 
+def test_lists_of_hundreds_of_blocks_are_exact() -> None:
+    """More than bf16 counts to: every block of 600 sees all before it, or those of its document."""
+    T = 600 * BLOCK
+    docs = document_ids((torch.arange(T) == 350 * BLOCK).long() * SEPARATOR, SEPARATOR)
+    mask = block_mask(docs, torch.tensor(T), "token", "partial")
+    i = torch.arange(600)
+    pairs = (i[:, None] >= i) & ((i[:, None] >= 350) == (i >= 350))
+    for (n, listed), blocks in (
+        ((mask.kv_num_blocks, mask.kv_indices), pairs),
+        ((mask.q_num_blocks, mask.q_indices), pairs.T),
+    ):
+        by_sort = blocks.int().argsort(dim=-1, descending=True, stable=True)
+        assert torch.equal(listed[0, 0], by_sort.int())
+        assert torch.equal(n[0, 0], blocks.sum(-1, dtype=torch.int32))
+
+
 def inputs(T: int, grad: bool) -> list[Tensor]:
     generator = torch.Generator().manual_seed(T)
     return [torch.randn(1, 2, T, 8, generator=generator, requires_grad=grad) for _ in range(3)]
