@@ -254,7 +254,7 @@ def schedule(core: Core) -> list[Any]:
         every = [g for o in core.optimizers for g in o.param_groups]
         batch, growth = schedule_at(core.config, step).growth, core.model.rotary.growth
         out.append((batch, None if growth is None else float(growth), {round(g["lr"] / g["base_lr"], 12) for g in every}, {g["momentum"] for g in every if "momentum" in g},
-                    None if window is None else window.tolist(), [w.tolist() for w in core.weights]))  # fmt: skip
+                    None if window is None else window.tolist(), [w.tolist() for w in core.loss_weights]))  # fmt: skip
     last = core.set_window(core.config.schedule.steps)
     return [*out, None if last is None else last.tolist()]
 

@@ -51,7 +51,7 @@ class FailureReason:
         self.last_line = ""  # that says something
         self.rank_ended: re.Match[str] | None = None
         self._ranks: set[Rank] = {None}  # whose lines are read
-        self.open: dict[Rank, _Traceback] = {}
+        self.tracebacks: dict[Rank, _Traceback] = {}
         self.traced: dict[Rank, str] = {}  # the exception of the last traceback
         self.raised: dict[Rank, str] = {}  # the last other line that names one
 
@@ -74,13 +74,13 @@ class FailureReason:
 
     def _take(self, rank: Rank, text: str) -> None:
         if text.startswith(TRACEBACK):
-            self.open[rank] = _Traceback()
+            self.tracebacks[rank] = _Traceback()
             return
         if text[:1].isspace():
-            if rank in self.open:
-                self.open[rank].take(text)
+            if rank in self.tracebacks:
+                self.tracebacks[rank].take(text)
             return
-        traceback = self.open.pop(rank, None)
+        traceback = self.tracebacks.pop(rank, None)
         if OF_LAUNCHER.match(text):
             return
         if traceback is not None and EXCEPTION.fullmatch(text.strip()):

@@ -65,7 +65,7 @@ def earlier_runs(e: ForeignExperiment, arm: ForeignArm, results: Path) -> list[E
     """All runs of the arm's script that have a result, by seed or number."""
     runs: list[EarlierRun] = []
     n_missing = 0
-    for spec in numbered(spec_of(e, arm), seeded=arm.trainer.seeded):
+    for spec in at_every_seed(spec_of(e, arm), seeded=arm.trainer.seeded):
         result = result_in(f"{results}/runs/{spec.run_id}", spec.run_id)
         if result is not None:
             runs.append(EarlierRun(spec=spec, result=result))
@@ -75,7 +75,7 @@ def earlier_runs(e: ForeignExperiment, arm: ForeignArm, results: Path) -> list[E
     return runs
 
 
-def numbered(spec: RunSpec, *, seeded: bool) -> Iterator[RunSpec]:
+def at_every_seed(spec: RunSpec, *, seeded: bool) -> Iterator[RunSpec]:
     """The run at every seed and number, without end."""
     number = 0
     while True:

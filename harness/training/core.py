@@ -102,7 +102,7 @@ class Core:
             n_windows = len(windows_at(config, 0))
             shape = (n_windows,) if n_windows > 1 else ()
             self.window = torch.zeros(shape, dtype=torch.int32, device=self.device)
-        self.weights: tuple[Tensor, ...] = ()  # of the losses on more than the next token
+        self.loss_weights: tuple[Tensor, ...] = ()  # of the losses on more than the next token
 
     def _objective(self, tokens: Tokens) -> Objective | None:
         """What training passes batches through where it is on more than the next token."""
@@ -146,7 +146,7 @@ class Core:
         self.values = values = schedule_at(self.config, step)
         set_schedule(self.optimizers, values.lr_factor, values.momentum)
         if self.objective is not None:
-            self.weights = self._loss_weights(values)
+            self.loss_weights = self._loss_weights(values)
         return self.set_window(step)
 
     def _loss_weights(self, values: ScheduleValues) -> tuple[Tensor, ...]:
@@ -196,7 +196,7 @@ class Core:
         for r, (x, y) in enumerate(batches):
             for m in range(n_micro):
                 with self._sync(last=r == len(batches) - 1 and m == n_micro - 1):
-                    loss = self.forward(x[m], y[m], window, *self.weights)
+                    loss = self.forward(x[m], y[m], window, *self.loss_weights)
                     self.hooks.check_loss(loss)
                     (loss if scale == 1 else loss * scale).backward()
                 losses.append(loss.detach())

@@ -5,7 +5,13 @@ from collections.abc import Iterator
 
 from tests.laws.test_plain_lines import ROOT, SOURCE, nodes
 
-REPLACING = {"setattr", "delattr", "object"}  # of monkeypatch, and patch.object: a name as a text
+BY_TEXT = {
+    "setattr",
+    "delattr",
+    "object",
+    "patch",
+    "getattr",
+}  # monkeypatch, patch: a name as a text
 
 
 def is_private(name: str) -> bool:
@@ -29,9 +35,10 @@ def known(text: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
         elif isinstance(node, ast.ImportFrom):
             yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in REPLACING:
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in BY_TEXT:
             texts = [a.value for a in node.args if isinstance(a, ast.Constant)]
-            yield from ((node.lineno, text) for text in texts if isinstance(text, str))
+            names = (t.rpartition(".")[2] for t in texts if isinstance(t, str))
+            yield from ((node.lineno, name) for name in names)
 
 
 def test_no_test_knows_a_private_name() -> None:
@@ -54,8 +61,17 @@ def test_every_way_to_a_private_name_is_seen() -> None:
             "x._written = 1",
             "monkeypatch.setattr(x, '_replaced', 1)",
             "self._own",
+            "monkeypatch.setattr('harness.x._dotted', 1)",
+            "getattr(x, '_got')",
         )
     )
     found = {(line, name) for line, name in known(text) if is_private(name)}
-    assert found == {(1, "_imported"), (2, "_read"), (3, "_written"), (4, "_replaced")}
+    assert found == {
+        (1, "_imported"),
+        (2, "_read"),
+        (3, "_written"),
+        (4, "_replaced"),
+        (6, "_dotted"),
+        (7, "_got"),
+    }
     assert [*defined("def _f():\n    _x = self._y = 1\n    __z = 2")] == ["_f", "_x", "_y"]

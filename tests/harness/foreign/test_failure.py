@@ -100,7 +100,7 @@ def test_few_ranks_are_kept_and_those_go_on_being_read(monkeypatch: pytest.Monke
     for rank in range(200):
         for line in of_rank(MISSING + HANDLED, rank).splitlines():
             failure.feed(line)
-    held = {*failure.open, *failure.traced, *failure.raised}
+    held = {*failure.tracebacks, *failure.traced, *failure.raised}
     assert held == {str(rank) for rank in range(8)}
     for line in (of_rank(BARE, 5) + BARE + LAUNCHER.format(code=1, rank=5)).splitlines():
         failure.feed(line)

@@ -132,7 +132,7 @@ def test_earlier_runs_are_looked_for_as_far_as_the_gap_says(
 
     specs = (SimpleNamespace(run_id=f"run-{number}") for number in itertools.count())
     monkeypatch.setattr(pool_module, "spec_of", lambda e, arm: None)
-    monkeypatch.setattr(pool_module, "numbered", lambda spec, *, seeded: specs)
+    monkeypatch.setattr(pool_module, "at_every_seed", lambda spec, *, seeded: specs)
     monkeypatch.setattr(pool_module, "result_in", result_of)
     arm: Any = SimpleNamespace(trainer=SimpleNamespace(seeded=False))
     found = earlier_runs(SimpleNamespace(), arm, tmp_path)  # type: ignore[arg-type]
