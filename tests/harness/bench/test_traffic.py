@@ -21,7 +21,7 @@ from harness.errors import UserError
 from tests.small_presets import PRESETS
 
 SLACK = 1.005  # of the record's own bytes
-RECORDS = {  # preset and layers -> GB that generated kernels move, and launches today, forward and backward
+RECORDS = {  # preset and layers -> GB that the record's own kernels move, and launches today, forward and backward
     ("r08", 4): ((14.54, 45), (19.58, 48)),
     ("r18", 12): ((39.36, 147), (60.49, 212)),
 }
