@@ -140,3 +140,14 @@ def test_its_files_data_check_and_run_are_commands_that_work(
     assert done.returncode == 0, done.stdout + done.stderr
     assert "everything is finished: 2 runs" in done.stdout
     assert len(list(there.glob("runs/*/result.json"))) == 2
+
+
+@pytest.mark.parametrize("changed", ["", " M harness/api.py"])
+def test_files_that_differ_from_the_last_commit_are_told_before_the_box_is_made(
+    changed: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = {"rev-parse": "abc123", "remote": "https://example.org/x.git", "status": changed}
+    monkeypatch.setattr(box, "said_by_git", lambda *words: git.get(words[0], ""))
+    words = ("fake.yaml", "--push", "ssh://me@home:2222/srv/r")
+    program = steps_of(printed(capsys, *words))["the program"]
+    assert ("# files here differ from the last commit" in program) == bool(changed)

@@ -9,6 +9,7 @@ from harness.config.run import flat
 from harness.errors import UserError
 from harness.experiment.experiment import Experiment, load_experiment
 from harness.experiment.keys import check_name
+from harness.experiment.plan import plan_runs
 
 GOOD = """
 name: good
@@ -238,3 +239,12 @@ def test_a_name_has_at_most_a_hundred_characters() -> None:
     assert check_name("a" * 100, "name") == "a" * 100
     with pytest.raises(UserError, match="must be a file name"):
         check_name("a" * 101, "name")
+
+
+def test_a_run_is_the_first_of_its_seed_unless_it_is_repeated(tmp_path: Path) -> None:
+    """Its number is part of what a run is called: another beginning would disown every older result."""
+    (tmp_path / "exp.yaml").write_text(
+        "name: exp\nbase: r07\nscale: tiny\nchanges: {head: r08.untied_head}\n"
+    )
+    runs = plan_runs(load_experiment(str(tmp_path / "exp.yaml"), device="cpu"), need_data=False)
+    assert {run.spec.asked()["replicate"] for run in runs} == {0}
