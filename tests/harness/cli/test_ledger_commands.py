@@ -115,3 +115,14 @@ def test_seeds_that_were_seen_are_refused_by_where_the_first_of_them_was(
     words = r"seeds 0, 1 have results already \(in there\), .* set seeds: \[8, 9\]"
     with pytest.raises(UserError, match=words):
         refuse_seen_seeds(plan, folder)
+
+
+def test_what_was_brought_in_is_counted_by_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(folder, "theirs")
+    shutil.rmtree(folder)
+    assert ablate("merge", "theirs") == 1  # configurations that no run was made by
+    heading, line, *problems = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["folder", "copied", "here", "unfinished", "experiments", "problems"]
+    assert line.split() == ["theirs", "0", "0", "0", "1", "4"] and len(problems) == 4

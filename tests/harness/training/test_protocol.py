@@ -1,6 +1,7 @@
 """The timing protocol around the core: what the clock counts, that warming up leaves no trace, that runs end as outcomes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.config.run import RunConfig, from_plain
+from harness.config.run import RunConfig, from_plain, with_fields
 from harness.corpora.index import open_corpus
 from harness.model.tokens import Tokens
 from harness.run.read import read_lines
@@ -23,6 +24,8 @@ from harness.training.core import Core
 from harness.training.loaders import loaders
 from harness.training.train import Training, train
 from tests.one_training import STEPS, Recorder
+from tests.small_presets import core as new_core
+from tests.small_presets import small
 
 
 def go(spec: RunSpec) -> tuple[Any, Recorder]:
@@ -229,3 +232,45 @@ def test_peaks_of_memory_are_those_of_a_gpus_allocator_in_mib(
     measured = Training.final(training, 0)
     assert (measured.peak_allocated_mib, measured.peak_reserved_mib) == peaks
     assert (measured.parameters, measured.tokens, measured.step_ms) == (9, 0, None)
+
+
+def test_a_gpus_clock_is_read_once_the_gpu_has_done_what_it_was_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[str] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append("for the GPU"))
+    event = SimpleNamespace(record=lambda: None, elapsed_time=lambda other: 7.0)
+    monkeypatch.setattr(torch.cuda, "Event", lambda *, enable_timing: event)
+    clock = Clock(torch.device("cuda"), now=lambda: float(len(waits)))
+    clock.start()
+    clock.mark()
+    clock.stop()
+    assert (clock.spans, clock.elapsed_s, clock.step_ms) == ([(1.0, 2.0)], 1.0, [7.0])
+
+
+@pytest.mark.parametrize(("no_sync", "synced"), [(True, [4]), (False, [1, 2, 3, 4])])
+def test_processes_exchange_gradients_in_the_last_pass_of_an_update(
+    no_sync: bool, synced: list[int]
+) -> None:
+    """Two virtual ranks of two passes: the others' gradients wait, where the record has them wait."""
+    core = new_core(with_fields(small("r08", "fp32", n_layer=2), {"system.no_sync": no_sync}))
+    core.world, calls, quiet = 2, [0], [False]
+    exchanged: list[int] = []
+
+    class Forward:
+        @contextmanager
+        def no_sync(self) -> Iterator[None]:
+            quiet[0] = True
+            yield
+            quiet[0] = False
+
+        def __call__(self, *_: Any) -> torch.Tensor:
+            calls[0] += 1
+            if not quiet[0]:
+                exchanged.append(calls[0])
+            return torch.zeros((), requires_grad=True)
+
+    core.forward = Forward()
+    batch = torch.zeros(2, 1, 8, dtype=torch.int64)
+    core.gradients([(batch, batch)] * 2, None)
+    assert exchanged == synced
