@@ -136,6 +136,13 @@ def test_full_blocks_are_found_by_hand() -> None:
     assert mask.kv_num_blocks.flatten().tolist() == [1, 1, 1, 1]
 
 
+def are_lists_of(counts: Tensor, indices: Tensor, blocks_NN: Tensor) -> bool:
+    """Whether they list these pairs of blocks as a stable sort does."""
+    by_sort = blocks_NN.int().argsort(dim=-1, descending=True, stable=True)
+    n = blocks_NN.sum(-1, dtype=torch.int32)
+    return torch.equal(indices[0, 0], by_sort.int()) and torch.equal(counts[0, 0], n)
+
+
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(sequences())
 def test_lists_of_blocks_are_those_of_a_stable_sort_from_both_sides(
@@ -161,10 +168,7 @@ def test_lists_of_blocks_are_those_of_a_stable_sort_from_both_sides(
             counts, indices = of_queries
             rows = torch.arange(indices.shape[-1]) < counts[0, 0][:, None]
             pairs = torch.zeros_like(rows).scatter(1, indices[0, 0].long(), rows)
-            for (n, listed), blocks in ((of_queries, pairs), (of_keys, pairs.T)):
-                by_sort = blocks.int().argsort(dim=-1, descending=True, stable=True)
-                assert torch.equal(listed[0, 0], by_sort.int())
-                assert torch.equal(n[0, 0], blocks.sum(-1, dtype=torch.int32))
+            assert are_lists_of(*of_queries, pairs) and are_lists_of(*of_keys, pairs.T)
 
 
 def test_lists_of_hundreds_of_blocks_are_exact() -> None:
@@ -174,13 +178,8 @@ def test_lists_of_hundreds_of_blocks_are_exact() -> None:
     mask = block_mask(docs, torch.tensor(T), "token", "partial")
     i = torch.arange(600)
     pairs = (i[:, None] >= i) & ((i[:, None] >= 350) == (i >= 350))
-    for (n, listed), blocks in (
-        ((mask.kv_num_blocks, mask.kv_indices), pairs),
-        ((mask.q_num_blocks, mask.q_indices), pairs.T),
-    ):
-        by_sort = blocks.int().argsort(dim=-1, descending=True, stable=True)
-        assert torch.equal(listed[0, 0], by_sort.int())
-        assert torch.equal(n[0, 0], blocks.sum(-1, dtype=torch.int32))
+    assert are_lists_of(mask.kv_num_blocks, mask.kv_indices, pairs)
+    assert are_lists_of(mask.q_num_blocks, mask.q_indices, pairs.T)
 
 
 def inputs(T: int, grad: bool) -> list[Tensor]:

@@ -19,6 +19,14 @@ def group(name: str, lines: int, *needs: str, kind: str = "learning") -> ChangeG
     return ChangeGroup(name=name, about="", kind=kind, atoms=(), needs=needs, lines=lines)
 
 
+def split_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two scripts taken apart into parts/ of the folder, which is gone to; the groups' names."""
+    monkeypatch.chdir(folder)
+    sides = [TRAINERS / "worked" / f"hurts_{side}.py" for side in ("old", "new")]
+    assert ablate("split", *sides, "-o", "parts") == 0
+    return [group.name for group in measured(read_folder(Path("parts")).groups)]
+
+
 GROUPS = (
     group("base", 9, kind="neutral"),
     group("a", 10),
@@ -44,10 +52,7 @@ def test_what_may_go_is_told_by_the_most_that_leaving_it_out_may_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An interval from -0.0004 says that leaving out costs at most that; where there is none, nothing is known."""
-    monkeypatch.chdir(tmp_path)
-    sides = [TRAINERS / "worked" / f"hurts_{side}.py" for side in ("old", "new")]
-    assert ablate("split", *sides, "-o", "parts") == 0
-    names = [group.name for group in measured(read_folder(Path("parts")).groups)]
+    names = split_in(tmp_path, monkeypatch)
     place = Path("results/experiments/parts/experiment.json")
     place.parent.mkdir(parents=True)
     place.touch()
@@ -83,9 +88,7 @@ def test_what_may_go_is_told_by_the_most_that_leaving_it_out_may_cost(
 def test_pruning_asks_for_a_margin_and_for_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    sides = [TRAINERS / "worked" / f"hurts_{side}.py" for side in ("old", "new")]
-    assert ablate("split", *sides, "-o", "parts") == 0
+    split_in(tmp_path, monkeypatch)
     for words, message in (
         (("--prune", "parts"), "needs --margin"),
         (("--prune", "parts", "--margin", "-1"), "needs --margin, a number above 0"),
@@ -107,10 +110,7 @@ def test_every_smaller_script_is_told_with_its_bound_and_the_first_that_passes_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Against NEW, never against what is NEW itself; one without an interval says why."""
-    monkeypatch.chdir(tmp_path)
-    sides = [TRAINERS / "worked" / f"hurts_{side}.py" for side in ("old", "new")]
-    assert ablate("split", *sides, "-o", "parts") == 0
-    names = [group.name for group in measured(read_folder(Path("parts")).groups)]
+    names = split_in(tmp_path, monkeypatch)
     arms = [
         SimpleNamespace(name=name, changes=tuple(names[:n]))
         for n, name in enumerate(("smallest", "smaller", "small"))
