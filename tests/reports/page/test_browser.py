@@ -457,6 +457,9 @@ def test_the_history_fits_its_window_and_finds_a_record(browser, width, dark):
       .map((r) => r.id)"""
     assert "short-34" in browser.evaluate(shown)
     assert len(browser.evaluate(shown)) <= 3
+    assert browser.evaluate(
+        """[...document.querySelectorAll(".counts")].every((p) => !p.offsetParent)"""
+    ), "counts are of all the rows"
     top = 'document.getElementById("short-34").getBoundingClientRect().top'
     assert browser.evaluate(top) < 900
 
