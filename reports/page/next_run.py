@@ -1,7 +1,7 @@
 """What to type next: what a question costs and is asked with, the page again, its verification."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from harness.run.plan import Plan
 from harness.run.plural import plural
@@ -22,21 +22,47 @@ from reports.page.places import place_words
 from reports.page.scope import grid_for, moves_rates
 from reports.page.selection import as_typed, chosen_points, confirmation_of, is_better
 from reports.stats.digits import settled
+from reports.stats.verdicts import ACCEPT
 
 NO_STEP = "nothing that these runs ask for"
-RUN_NEXT = "What to run next: "
-ACCEPTING = f"{RUN_NEXT}take the interval as the answer"  # which is nothing to run
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextRun:
+    """What to run next, and what is said before and after it."""
+
+    lead: str = "What to run next: "
+    step: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.lead}{self.step}.{self.note}"
+
+    def is_nothing(self) -> bool:
+        """Whether the step runs nothing."""
+        return self.step == NO_STEP or self.step.startswith(ACCEPT)
+
+    def with_runs(self, step: str) -> "NextRun":
+        """The same with a step where it had none; an interval to be taken still is."""
+        if self.step != NO_STEP:
+            step += f". {self.step[0].upper()}{self.step[1:]}"
+        return replace(self, step=step)
 
 
 def next_of_verdicts(experiment: Experiment, outcome: Comparisons, by_design: ByDesign) -> str:
-    """What helps, and what to run next, in one sentence."""
+    """What helps, and what to run next, in one sentence; '' where nothing is judged."""
+    return str(next_run(experiment, outcome, by_design) or "")
+
+
+def next_run(experiment: Experiment, outcome: Comparisons, by_design: ByDesign) -> NextRun | None:
+    """What helps, and what to run next; None where nothing is judged."""
     judged: dict[str, Comparison] = {}
     for arm in outcome.arms:
         c = outcome.judged(arm)
         if c is not None:
             judged[arm] = c
     if experiment.plan.imported or not judged:
-        return ""
+        return None
     if by_design.confirmed:
         return next_of_confirmed(experiment, outcome, by_design.confirmed)
     if experiment.plan.halving:
@@ -45,8 +71,10 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons, by_design: By
     places = [place for place in by_design.lowest if place.where is not Lowest.FEW_DRAWN]
     if places and not pending(experiment):
         points = sorted(helping, key=lambda arm: judged[arm].delta)
-        text = next_of_axes(experiment.plan, places, by_design.signs, points)
-        return text.replace(NO_STEP, unasked(experiment, outcome))
+        following = next_of_axes(experiment.plan, places, by_design.signs, points)
+        if following.step == NO_STEP:
+            return replace(following, step=unasked(experiment, outcome))
+        return following
     helps = listing(helping or ["nothing"], most=NAMED)
     other = outcome.own_words.before if outcome.increments else outcome.baseline
     asking = asked_steps(outcome)
@@ -65,43 +93,40 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons, by_design: By
             step += " (the table has the others')"
     else:
         step = unasked(experiment, outcome)
-    return f"Shown to be better than {other}: {helps}. What to run next: {step}."
+    lead = f"Shown to be better than {other}: {helps}. What to run next: "
+    return NextRun(lead=lead, step=step)
 
 
 def next_of_confirmed(
     experiment: Experiment, outcome: Comparisons, confirmed: Sequence[Confirmation]
-) -> str:
+) -> NextRun:
     """What the last experiment that asked again says to run; of an unfinished one its rest."""
     last = confirmed[-1]
     if last.n_to_come:
-        return (
-            f"What to run next: the rest of {last.experiment.name},"
-            f" {plural(last.n_to_come, 'run')} to come, which asks again on fresh seeds."
-        )
+        to_come = f"{plural(last.n_to_come, 'run')} to come, which asks again on fresh seeds"
+        return NextRun(step=f"the rest of {last.experiment.name}, {to_come}")
     of_parts = are_whole(experiment.plan, last.experiment.plan)
     named = in_full(last.outcome, last.experiment.plan) if of_parts else last.outcome
-    told = next_of_verdicts(last.experiment, named, last.by_design)
+    told = next_run(last.experiment, named, last.by_design) or NextRun(step=NO_STEP)
     left = not_asked_again(experiment, confirmed)
-    if NO_STEP in told or ACCEPTING in told:
+    if told.is_nothing():
         arms = undecided(outcome, outcome.arms if of_parts else left)
         asking = asking_the_rest(experiment.plan, arms, of_parts=of_parts)
         if asking:
-            told = told.replace(NO_STEP, asking)
-            told = told.replace(ACCEPTING, f"{RUN_NEXT}{asking}. Take the interval as the answer")
+            told = told.with_runs(asking)
         left = [arm for arm in left if arm not in arms]
-    if left:
-        told += f" Not asked again: {arms_listed(left)}."
-    return f"By {last.experiment.name}: {told}"
+    note = f" Not asked again: {arms_listed(left)}." if left else ""
+    return replace(told, lead=f"By {last.experiment.name}: {told.lead}", note=told.note + note)
 
 
-def next_of_halving(experiment: Experiment, outcome: Comparisons) -> str:
+def next_of_halving(experiment: Experiment, outcome: Comparisons) -> NextRun:
     """What to run after a rung."""
     plan, chosen = experiment.plan, chosen_points(experiment)
     if plan.halving is not None and not (plan.halving.is_last and chosen):
-        return f"What to run next: {quoted_command(plan)}, which goes on with the halving."
+        return NextRun(step=f"{quoted_command(plan)}, which goes on with the halving")
     if not is_better(outcome, chosen[0]):
-        return f"What to run next: {NO_STEP}."
-    return f"What to run next: {confirmation(plan, chosen[0])}."
+        return NextRun(step=NO_STEP)
+    return NextRun(step=confirmation(plan, chosen[0]))
 
 
 def quoted_command(plan: Plan) -> str:
@@ -133,7 +158,7 @@ def next_of_axes(
     places: Sequence[Optimum],
     of_arms: Sequence[Sensitivity],
     points: Sequence[str],
-) -> str:
+) -> NextRun:
     """What helps along axes that cross the arms, and what to run next.
 
     points: that are better than the baseline, the best first: what helps in a sweep of it alone."""
@@ -163,12 +188,13 @@ def next_of_axes(
         step = confirmation(plan, helping[0])
     else:
         step = NO_STEP
+    lead = f"Shown to be better: {helps}. What to run next: "
     if grid_for(plan):
-        return (
+        lead = (
             f"What helps is judged by {grid_for(plan)}, whose rates these runs choose. What to run"
-            f" next, for rates that are better known: {step}."
+            " next, for rates that are better known: "
         )
-    return f"Shown to be better: {helps}. What to run next: {step}."
+    return NextRun(lead=lead, step=step)
 
 
 def of_first_arm(places: Sequence[Optimum]) -> list[Optimum]:

@@ -29,6 +29,7 @@ OF_ANY_METRIC = (
 VERDICTS = ("better", "worse", "faster", "slower", *OF_ANY_METRIC)
 MANY_SEEDS = 100  # a difference that needs more than this is answered by its bound, not by more
 FINISH = "finish the planned runs"
+ACCEPT = "take the interval as the answer"
 DECIDED = 0.8
 SURE = 0.8416  # the normal's quantile at DECIDED
 SURER = 1.6449  # at 0.95: what an effect exceeds, as one that drew attention looks larger
@@ -139,9 +140,7 @@ def _around_zero(evidence: Evidence, family: Family, *, reach: float) -> Verdict
         more = more_seeds(evidence, family)
         if more is None:
             text += f"{joint} more than {MANY_SEEDS} more seeds needed"
-            return Verdict(
-                text=text, kind="undecided", next_action="take the interval as the answer"
-            )
+            return Verdict(text=text, kind="undecided", next_action=ACCEPT)
         text += f"{joint} {more} more {_seeds(more)} needed"
         return _asking(text, "undecided", more, family)
     if family.follows is Next.PLANNED:
@@ -236,7 +235,7 @@ def _enough_seeds(evidence: Evidence, family: Family) -> int:
 
 def _bounded(text: str, evidence: Evidence, family: Family, reach: float) -> Verdict:
     """Of what MANY_SEEDS do not decide: its bound, or half of it where they find that."""
-    action, half = "take the interval as the answer", reach / 2
+    action, half = ACCEPT, reach / 2
     if family.margin is not None:
         action += f" (to find the margin takes over {MANY_SEEDS} seeds)"
     is_typed = family.decides and family.has_command and math.isfinite(half)

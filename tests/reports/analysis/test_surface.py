@@ -205,9 +205,9 @@ def test_an_open_surface_names_both_axes(tmp_path, shape, said):
 def test_a_region_without_ends_asks_for_both_axes(bowl):
     found = optima(bowl)
     places = [replace(found[0], low=None), replace(found[1], low=None, high=None)]
-    said = next_of_axes(replace(bowl.plan, confirm=True), places, [], [])
+    following = next_of_axes(replace(bowl.plan, confirm=True), places, [], [])
     longer = "longer axes, `optim.muon_lr: [x0.0625, x4]` and `optim.adam_lr: [x0.0625, x16]`, for"
-    assert f"{longer} the lowest place of base may lie beyond the points" in said
+    assert f"{longer} the lowest place of base may lie beyond the points" in following.step
 
 
 def test_too_few_drawn_points_are_refused_with_a_sentence(tmp_path):

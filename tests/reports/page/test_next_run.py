@@ -235,11 +235,11 @@ def test_of_arms_on_axes_those_help_that_are_better_somewhere_and_worse_nowhere(
     plan: Any = SimpleNamespace(
         name="x", draw=None, confirm=True, estimand=None, foreign=False, arms=(), axes={}, base=""
     )
-    assert next_of_axes(plan, [], arms, ["of the sweep"]).startswith(
+    assert next_of_axes(plan, [], arms, ["of the sweep"]).lead.startswith(
         "Shown to be better: good, and both at some points alone."
     )
-    assert next_of_axes(plan, [], arms[1:2], []).startswith("Shown to be better: nothing.")
-    assert next_of_axes(plan, [], [], ["first"]).startswith("Shown to be better: first.")
+    assert next_of_axes(plan, [], arms[1:2], []).lead.startswith("Shown to be better: nothing.")
+    assert next_of_axes(plan, [], [], ["first"]).lead.startswith("Shown to be better: first.")
 
 
 def test_a_sweep_that_chooses_rates_says_so_and_judges_nothing(combined):
