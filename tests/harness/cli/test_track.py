@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from harness.cli.track import track_beside
 from harness.track.follow import Follower
 from tests.fake_matrix import DEADLINE_S, ROOT, Matrix, wait_for
 from tests.foreign_bench import TRAINERS, ablate
@@ -121,6 +122,21 @@ def matrix(folder: Path, **environment: str) -> Matrix:
     made = Matrix(folder, n_seeds=1, HEARD=str(folder / "heard"), **environment)
     made.environment["PYTHONPATH"] += f"{os.pathsep}{folder}"
     return made
+
+
+def test_a_tracker_is_started_before_there_is_a_results_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: started.append(command))
+    track_beside(["wandb", "mlflow"], "new", tmp_path / "results")
+    folder = tmp_path / "results" / "experiments" / "new"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "tracked-mlflow.log",
+        "tracked-wandb.log",
+    ]
+    assert [command[command.index("--to") + 1] for command in started] == ["wandb", "mlflow"]
+    assert capsys.readouterr().out.count("is told what the runs measure") == 2
 
 
 def log_of(made: Matrix) -> str:

@@ -133,6 +133,14 @@ def test_the_limit_stops_a_run_before_it_starts(tmp_path: Path) -> None:
     assert "--max-gpu-hours 1e-09" in err
 
 
+def test_what_is_done_costs_nothing_more(tmp_path: Path) -> None:
+    matrix = Matrix(tmp_path, n_seeds=1)
+    assert matrix.run()[0] == 0
+    code, out, err = matrix.run("--max-gpu-hours", "0.000000001")
+    assert (code, err) == (0, "")
+    assert "everything is finished" in out
+
+
 def test_what_follows_a_part_has_what_the_part_left(
     planned: list[PlannedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -243,6 +243,22 @@ def test_a_design_with_one_answer_has_no_table(tmp_path: Path) -> None:
     assert attributions(load("split", tmp_path)) == []
 
 
+@pytest.mark.parametrize("design", ["shapley", "leave-one-out"])
+def test_a_bundle_of_one_part_has_a_table_that_the_second_path_makes_again(
+    design: str, tmp_path: Path
+) -> None:
+    write_experiment(
+        tmp_path, arms=arms({"a": -0.04, "b": 0.0})[:2], n_seeds=3, design=design, target=None
+    )
+    made = load("split", tmp_path)
+    assert attributions(made) == []
+    bundle = replace(made, plan=replace(made.plan, foreign=True, remarks=("taken apart",)))
+    assert [list(table.shares) for table in attributions(bundle)][:1] == [["a"]]
+    page = read_page(render([bundle]))
+    assert any(key[1] == "attribution-val_loss" for key in page.carried)
+    assert check_data(page, None) == []
+
+
 def test_with_a_diverged_run_there_is_no_share_of_the_loss(tmp_path: Path) -> None:
     write_experiment(
         tmp_path,

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import matplotlib.figure
+import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
@@ -17,7 +18,7 @@ from reports.inputs.load import load
 from reports.page.by_design import ByDesign
 from reports.page.draw import draw_all
 from reports.paper import figures as written
-from reports.paper.drawing import MARGIN, PX_PER_INCH, arc, paper_figure
+from reports.paper.drawing import LEGEND_ROW, MARGIN, PX_PER_INCH, arc, paper_figure
 from reports.paper.style import page_style
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment
@@ -149,6 +150,18 @@ def test_no_text_is_taken_for_mathematics_or_for_markup():
     found = [t.get_text() for t in drawn.axes[0].texts]
     assert all(t.startswith("$\\frac{a}$ <b>") and "\u202e" not in t for t in found)
     assert not any(t.get_parse_math() for t in drawn.axes[0].texts)
+
+
+def test_a_legend_has_the_rows_that_its_names_take():
+    names = [(letter * 40, "c1", letter * 40) for letter in "abc"]
+    heights = []
+    for n in range(4):
+        drawn = paper_figure(figure_of("", legend=tuple(names[:n])), NARROW)
+        heights.append(drawn.get_size_inches()[1] * PX_PER_INCH)
+        assert [t.get_position()[1] for t in drawn.axes[0].texts] == sorted(
+            -8 - LEGEND_ROW * row for row in range(n)
+        )
+    assert np.diff(heights) == pytest.approx([LEGEND_ROW] * 3)
 
 
 def test_files_of_every_kind_are_written_and_are_the_same_again(made, tmp_path, monkeypatch):
