@@ -21,3 +21,11 @@ def test_what_cannot_be_reckoned_with_is_refused_by_its_field(field, value):
     found = [value] if field == "step_times_ms" else value
     with pytest.raises(ValueError, match=field):
         Validation.from_json(POINT | {field: found})
+
+
+def test_a_whole_number_has_64_bits_with_its_sign():
+    for ends in (2**63 - 1, -(2**63)):
+        assert Validation.from_json(POINT | {"step": ends}).step == ends
+    for beyond in (2**63, -(2**63) - 1):
+        with pytest.raises(ValueError, match="step"):
+            Validation.from_json(POINT | {"step": beyond})

@@ -180,6 +180,15 @@ def test_another_gpu_or_build_of_torch_is_no_node() -> None:
         assert fitted([*rows, figures("2025-03-03_c")]).noise.nodes.df == 1
 
 
+@pytest.mark.parametrize("lacking", ["program", "train_time_s"])
+def test_a_run_without_its_program_or_its_time_tells_nothing_of_nodes(lacking: str) -> None:
+    rows = [figures("2025-03-01_a", val_loss=loss) for loss in ("3.280", "3.281")]
+    rows += [figures("2025-03-01_a", steps="2200", val_loss="3.27")]
+    rows += [figures(arm, **{lacking: ""}) for arm in ("2025-03-02_b", "2025-03-03_c")]
+    with pytest.raises(ValueError, match="no program ran on several nodes"):
+        fitted(rows)
+
+
 def figures(arm: str, **differs: str) -> dict[str, str]:
     """A run as a row of figures."""
     row = dict.fromkeys(HISTORY_KEYS, "one")

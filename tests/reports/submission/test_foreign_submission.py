@@ -10,6 +10,7 @@ from harness.run.code import CODE_LIMIT
 from reports.inputs.load import load
 from reports.submission.case import Case, RuleCheck
 from reports.submission.lint import VAL_TOKENS, lint
+from reports.submission.script_rules import script_flags
 from tests.foreign_bench import ablate, write
 
 OLD = """
@@ -138,6 +139,16 @@ def test_a_variable_of_another_value_is_another_flag() -> None:
             experiment.environments[run_id]["variables"] = {"TORCHINDUCTOR_MAX_AUTOTUNE": value}
         checks = lint(Case.of(experiment, "variable", 3.28, results=Path("results")))
         assert next(c for c in checks if c.rule == FLAGS).said == said
+
+
+def test_flags_beside_a_baseline_whose_code_is_not_kept_cannot_be_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Case, "baseline_scripts", None)
+    for arm in ("idea", "long"):
+        said, reason = script_flags(Case.of(load("foreign"), arm, 3.28, results=Path("results")))
+        assert said == "cannot be known"
+        assert ("the baseline's code is not kept" in reason) is (arm == "idea"), reason
 
 
 def test_the_same_files_are_no_longer_the_same_where_their_size_is_another() -> None:
