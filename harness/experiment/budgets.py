@@ -120,14 +120,16 @@ def read_budgets(file: ExperimentFile, arms: Sequence[Arm]) -> tuple[int, ...]:
             "or tokens such as 100M tokens",
             "budgets",
         )
+    instead = "give budgets in steps"
+    if "halving" not in file.data:  # which needs several
+        instead += ", or a single number of tokens, which each arm reads in steps of its own"
     for entry, steps in zip(given, budgets, strict=True):
         for arm in arms[1:] if tokens_of(entry) and len(given) > 1 else ():
             read, of_baseline = (trained_in(c, steps) for c in (arm.config, baseline))
             if read != of_baseline:
                 raise file.fail(
                     f"budgets: in the {steps} steps of '{entry}' arm '{arm.name}' reads {read} "
-                    f"tokens where the baseline reads {of_baseline}: give budgets in steps, or a "
-                    "single number of tokens, which each arm reads in steps of its own",
+                    f"tokens where the baseline reads {of_baseline}: {instead}",
                     "budgets",
                 )
     return tuple(budgets)

@@ -69,8 +69,12 @@ def test_an_arm_that_reads_other_tokens_is_named(
     own_batch = TEXT.replace("data.batch_tokens: 4096, ", "")
     monkeypatch.setattr("tests.harness.experiment.test_budgets.TEXT", own_batch)
     change = "changes:\n  larger: {data.batch_tokens: 1048576}\n"
-    with pytest.raises(UserError, match=r"arm 'larger' reads \d+ tokens where the baseline reads"):
+    reads = r"reads \d+ tokens where the baseline reads \d+: give budgets in steps"
+    with pytest.raises(UserError, match=f"arm 'larger' {reads}, or a single number of tokens"):
         budgets(tmp_path, "1M tokens, 2M tokens", change)
+    halved = "axes: {data.batch_tokens: [524288, 1048576]}\nhalving: 2\n"
+    with pytest.raises(UserError, match=f"{reads}$"):  # it needs several
+        budgets(tmp_path, "1M tokens, 2M tokens", halved)
     assert budgets(tmp_path, "100", change) == (100,)
 
 
