@@ -99,12 +99,12 @@ class Histograms:
     palette: Palette
 
     def draw(self, width: int) -> Drawing:
-        above, room = width != WIDE, width - 20
+        above = width != WIDE
         arms = [*self.of_arms]
         left, tall = 232, 28 if len(arms) <= 14 else 20
         step = wide_step(self.palette, arms, 38 if len(arms) <= 14 else 26)
         if above:
-            left, step = 8, narrow_step(self.palette, arms, room)
+            left, step = 8, narrow_step(self.palette, arms, width - 20)
             tall = narrow_row(len(arms)) - 16
         bottom = 14 + step * len(self.of_arms)
         low, high = float(self.edges[0]), float(self.edges[-1])
@@ -114,7 +114,7 @@ class Histograms:
             foot = 12 + step * (place + 1) - 6
             name = name_beside(self.palette, arm, left - 12, foot - 8)
             if above:
-                name = name_above(self.palette, arm, foot - tall - 4, room)
+                name = name_above(self.palette, arm, foot - tall - 4, width - 20)
             marks = self.histogram(arm, x, foot, tall)
             parts.append(self.palette.series(arm, [name, *marks]))
         return "".join(parts), bottom + 44
