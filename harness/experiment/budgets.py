@@ -120,13 +120,14 @@ def read_budgets(file: ExperimentFile, arms: Sequence[Arm]) -> tuple[int, ...]:
             "or tokens such as 100M tokens",
             "budgets",
         )
-    instead = "give budgets in steps"
-    if "halving" not in file.data:  # which needs several
-        instead += ", or a single number of tokens, which each arm reads in steps of its own"
     for entry, steps in zip(given, budgets, strict=True):
         for arm in arms[1:] if tokens_of(entry) and len(given) > 1 else ():
             read, of_baseline = (trained_in(c, steps) for c in (arm.config, baseline))
             if read != of_baseline:
+                instead = "give budgets in steps"
+                is_of_grid = file.data.get("estimand") == "retuned" and arm.of != arm.name
+                if "halving" not in file.data and not is_of_grid:  # which a single one is not for
+                    instead += ", or a single number of tokens, which each arm reads in its own"
                 raise file.fail(
                     f"budgets: in the {steps} steps of '{entry}' arm '{arm.name}' reads {read} "
                     f"tokens where the baseline reads {of_baseline}: {instead}",

@@ -38,12 +38,12 @@ class NextRun:
     def __str__(self) -> str:
         return f"{self.lead}{self.step}.{self.note}"
 
-    def is_nothing(self) -> bool:
-        """Whether the step runs nothing."""
+    def asks_for_no_run(self) -> bool:
+        """Whether it asks for nothing, or for an interval to be taken as the answer."""
         return self.step == NO_STEP or self.step.startswith(ACCEPT)
 
     def with_runs(self, step: str) -> "NextRun":
-        """The same with a step where it had none; an interval to be taken still is."""
+        """The same with these runs as its step; that an interval is taken is said after them."""
         if self.step != NO_STEP:
             step += f". {self.step[0].upper()}{self.step[1:]}"
         return replace(self, step=step)
@@ -107,9 +107,11 @@ def next_of_confirmed(
         return NextRun(step=f"the rest of {last.experiment.name}, {to_come}")
     of_parts = are_whole(experiment.plan, last.experiment.plan)
     named = in_full(last.outcome, last.experiment.plan) if of_parts else last.outcome
-    told = next_run(last.experiment, named, last.by_design) or NextRun(step=NO_STEP)
+    told = next_run(last.experiment, named, last.by_design)
+    if told is None:
+        told = NextRun(step=f"what failed of {last.experiment.name}, which judges nothing yet")
     left = not_asked_again(experiment, confirmed)
-    if told.is_nothing():
+    if told.asks_for_no_run():
         arms = undecided(outcome, outcome.arms if of_parts else left)
         asking = asking_the_rest(experiment.plan, arms, of_parts=of_parts)
         if asking:

@@ -72,9 +72,11 @@ def test_an_arm_that_reads_other_tokens_is_named(
     reads = r"reads \d+ tokens where the baseline reads \d+: give budgets in steps"
     with pytest.raises(UserError, match=f"arm 'larger' {reads}, or a single number of tokens"):
         budgets(tmp_path, "1M tokens, 2M tokens", change)
-    halved = "axes: {data.batch_tokens: [524288, 1048576]}\nhalving: 2\n"
-    with pytest.raises(UserError, match=f"{reads}$"):  # it needs several
-        budgets(tmp_path, "1M tokens, 2M tokens", halved)
+    axis = "axes: {data.batch_tokens: [524288, 1048576]}\n"
+    retuned = "changes: {slow: {optim.muon_lr: 0.01}}\nestimand: retuned\n"
+    for refuses_a_single_one in ("halving: 2\n", retuned):
+        with pytest.raises(UserError, match=f"{reads}$"):
+            budgets(tmp_path, "1M tokens, 2M tokens", axis + refuses_a_single_one)
     assert budgets(tmp_path, "100", change) == (100,)
 
 

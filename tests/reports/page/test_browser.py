@@ -449,19 +449,20 @@ def test_the_history_fits_its_window_and_finds_a_record(browser, width, dark):
     overlapping = """[...document.querySelectorAll(".history i")].filter((i) => i.offsetParent
       && i.getBoundingClientRect().right > i.closest("td").getBoundingClientRect().right).length"""
     assert browser.evaluate(overlapping) == 0
-    browser.evaluate(
-        """(() => { const find = document.getElementById("find"); find.value = "smear";
-        find.dispatchEvent(new Event("input")); })()"""
-    )
+    counts = """[...document.querySelectorAll(".counts")].filter((p) => p.offsetParent).length"""
+    look_for = """(() => { const find = document.getElementById("find"); find.value = "WORD";
+      find.dispatchEvent(new Event("input")); })()"""
+    in_all = browser.evaluate(counts)
+    browser.evaluate(look_for.replace("WORD", "smear"))
     shown = """[...document.querySelectorAll(".history tbody tr")].filter((r) => r.offsetParent)
       .map((r) => r.id)"""
     assert "short-34" in browser.evaluate(shown)
     assert len(browser.evaluate(shown)) <= 3
-    assert browser.evaluate(
-        """[...document.querySelectorAll(".counts")].every((p) => !p.offsetParent)"""
-    ), "counts are of all the rows"
+    assert browser.evaluate(counts) == 0, "they are of all the rows"
     top = 'document.getElementById("short-34").getBoundingClientRect().top'
     assert browser.evaluate(top) < 900
+    browser.evaluate(look_for.replace("WORD", ""))
+    assert browser.evaluate(counts) == in_all == 3  # of every track
 
 
 def test_the_history_is_printed_whole(browser):

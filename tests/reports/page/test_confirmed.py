@@ -94,6 +94,18 @@ def test_where_the_other_accepts_a_bound_the_rest_is_what_to_run(explored):
     assert told.endswith("not asked again. Take the interval as the answer (why), for untied_head.")
 
 
+def test_where_the_other_judges_nothing_its_runs_are_what_to_run(explored):
+    outcome = compare_all(explored)
+    by_design = ByDesign.of(explored, outcome)
+    [other] = by_design.confirmed
+    failed = replace(other, outcome=replace(other.outcome, comparisons={}))
+    told = next_of_verdicts(explored, outcome, replace(by_design, confirmed=[failed]))
+    assert told == (
+        "By again: What to run next: what failed of again, which judges nothing yet."
+        f" Not asked again: {LADDER[2].name}."
+    )
+
+
 def test_of_a_ladder_asked_again_without_its_rungs_an_arm_is_named_by_all_its_changes(
     explored, tmp_path
 ):

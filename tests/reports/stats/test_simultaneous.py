@@ -1,12 +1,9 @@
 """max-t against tables, scipy's Dunnett and multivariate t; Holm against a worked example."""
 
-import math
-
 import numpy as np
 import pytest
 from scipy import stats
 
-from reports.stats.intervals import t_quantile
 from reports.stats.simultaneous import (
     agree_with_holm,
     holm,
@@ -16,12 +13,6 @@ from reports.stats.simultaneous import (
     power_of_t,
     product_structure,
 )
-
-
-@pytest.mark.parametrize("df", [1.0, 7.5, 300.0, math.inf])
-@pytest.mark.parametrize("alpha", [0.2, 0.05, 0.001])
-def test_one_comparisons_quantile_is_of_t_or_of_the_normal(df, alpha):
-    assert t_quantile(alpha, df) == pytest.approx(stats.t.isf(alpha / 2, df), rel=1e-12)
 
 
 def equal(m: int, r: float = 0.5) -> np.ndarray:
