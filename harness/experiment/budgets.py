@@ -126,8 +126,9 @@ def read_budgets(file: ExperimentFile, arms: Sequence[Arm]) -> tuple[int, ...]:
             if read != of_baseline:
                 instead = "give budgets in steps"
                 is_of_grid = file.data.get("estimand") == "retuned" and arm.of != arm.name
-                if "halving" not in file.data and not is_of_grid:  # which a single one is not for
-                    instead += ", or a single number of tokens, which each arm reads in its own"
+                if "halving" not in file.data and not is_of_grid:  # these refuse a single one
+                    instead += ", or a single number of tokens, which each arm reads in steps"
+                    instead += " of its own"
                 raise file.fail(
                     f"budgets: in the {steps} steps of '{entry}' arm '{arm.name}' reads {read} "
                     f"tokens where the baseline reads {of_baseline}: {instead}",
