@@ -109,7 +109,9 @@ def next_of_confirmed(
     named = in_full(last.outcome, last.experiment.plan) if of_parts else last.outcome
     told = next_run(last.experiment, named, last.by_design)
     if told is None:
-        told = NextRun(step=f"what failed of {last.experiment.name}, which judges nothing yet")
+        told = NextRun(
+            step=f"what did not finish of {last.experiment.name}, which judges nothing yet"
+        )
     left = not_asked_again(experiment, confirmed)
     if told.asks_for_no_run():
         arms = undecided(outcome, outcome.arms if of_parts else left)

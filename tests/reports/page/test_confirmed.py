@@ -101,7 +101,7 @@ def test_where_the_other_judges_nothing_its_runs_are_what_to_run(explored):
     failed = replace(other, outcome=replace(other.outcome, comparisons={}))
     told = next_of_verdicts(explored, outcome, replace(by_design, confirmed=[failed]))
     assert told == (
-        "By again: What to run next: what failed of again, which judges nothing yet."
+        "By again: What to run next: what did not finish of again, which judges nothing yet."
         f" Not asked again: {LADDER[2].name}."
     )
 
