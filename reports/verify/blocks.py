@@ -6,6 +6,7 @@ Their errors from formulas, the coverage of an interval by integration at the pr
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -143,11 +144,17 @@ def beyond(c: float, m: float, df: float) -> float:
     if m == 1:  # Student's t; with one df its tail is too long for the grid
         return float(2 * stats.t.sf(abs(c), df))
     z = np.linspace(0.1, 8.5, 43)[:, None]
-    low = float(stats.chi.ppf(1e-9, df)) / math.sqrt(df)
-    high = float(stats.chi.ppf(1 - 1e-9, df)) / math.sqrt(df)
-    s = np.linspace(low, high, 301)
-    weight = stats.chi.pdf(s * math.sqrt(df), df)
+    s, weight = spread_of(df)
     apart = math.sqrt(2.0) * c * s
     inside = (special.ndtr(z + apart) - special.ndtr(z - apart)) ** m
     phi = np.exp(-(z[:, 0] ** 2) / 2)
     return float(1.0 - (phi / phi.sum()) @ inside @ (weight / weight.sum()))
+
+
+@cache
+def spread_of(df: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """A grid of the ratio of a pooled sd to the true one, and the density of each."""
+    low = float(stats.chi.ppf(1e-9, df)) / math.sqrt(df)
+    high = float(stats.chi.ppf(1 - 1e-9, df)) / math.sqrt(df)
+    s = np.linspace(low, high, 301)
+    return s, stats.chi.pdf(s * math.sqrt(df), df)
