@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,7 @@ def said(error: Exception, folder: Path) -> str:
 # ---------------------------------------------------------------- command-line.md
 
 
+@cache
 def commands(group: Any = None, prefix: str = "") -> dict[str, Any]:
     """Every registered command by its full name."""
     out: dict[str, Any] = {}
