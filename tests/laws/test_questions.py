@@ -19,9 +19,6 @@ LEAVES = {  # page -> a file that its commands make
     "your-logs.md": "results/experiments/logs/report.html",
     "your-cluster.md": "cluster.yaml",
 }
-SLOW = ("your-scripts.md",)
-
-
 QUIET = {"PATH": "/usr/bin:/bin", "HOME": "/", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
@@ -49,9 +46,8 @@ def typed(checkout: Path, first: str, then: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page in SLOW)) for page in LEAVES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", LEAVES)
 def test_the_commands_of_a_page_run_as_they_stand(page: str, checkout: Path) -> None:
     typed(checkout, *blocks(page, "sh")[:2])
     assert (checkout / "folder" / LEAVES[page]).exists()

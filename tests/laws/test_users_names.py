@@ -83,10 +83,11 @@ print(load.__module__, train.__module__, Muon.__module__)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
-        pytest.param(IMPORTS_OWN + OURS, id="theirs first", marks=pytest.mark.slow),
+        pytest.param(IMPORTS_OWN + OURS, id="theirs first"),
         pytest.param(OURS + IMPORTS_OWN, id="ours first"),
     ],
 )
@@ -108,6 +109,7 @@ def test_in_scripts_that_ab_starts(folder: Path) -> None:
     assert [arm["runs"] for arm in json.loads(said)["arms"]] == [1, 1]
 
 
+@pytest.mark.slow
 def test_in_the_arms_of_a_foreign_experiment(folder: Path) -> None:
     (folder / "old.py").write_text(IMPORTS_OWN + (TRAINERS / "fast.py").read_text())
     (folder / "foreign.yaml").write_text(FOREIGN)
@@ -117,6 +119,7 @@ def test_in_the_arms_of_a_foreign_experiment(folder: Path) -> None:
     assert "\nfinished: " in python(folder, "-m", "harness", "rerun", run)
 
 
+@pytest.mark.slow
 def test_in_the_arms_of_a_difference_taken_apart(folder: Path) -> None:
     old = IMPORTS_OWN + (TRAINERS / "fast.py").read_text()
     (folder / "old.py").write_text(old)

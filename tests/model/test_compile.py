@@ -66,14 +66,11 @@ def trained(made: Core, config: RunConfig) -> Iterator[torch.Tensor]:
         yield loss.detach()
 
 
-# one of every kind of graph; the others are slow tests
-QUICK = ("r04", "r09", "r16")
 LONG = [pytest.mark.slow, pytest.mark.long]
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in PRESETS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRESETS)
 def test_forward_and_loss_are_one_graph(name: str, graphs: Graphs) -> None:
     config = shallow(name)
     plain, made = core(config), core(config)
@@ -165,7 +162,7 @@ def test_a_compiled_mask_asks_for_no_window_that_its_blocks_hold(
 
 @pytest.mark.parametrize(
     "name",
-    [QUICK[-1], *(pytest.param(n, marks=LONG) for n in PRESETS if n != QUICK[-1])],
+    ["r16", *(pytest.param(n, marks=LONG) for n in PRESETS if n != "r16")],
 )
 def test_twenty_updates_break_no_graph_and_make_none_anew(
     name: str, graphs: Graphs, monkeypatch: pytest.MonkeyPatch
@@ -203,12 +200,11 @@ def test_twenty_updates_break_no_graph_and_make_none_anew(
     assert counters["stats"]["unique_graphs"] == sum(first)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore:.*should not be instantiated:DeprecationWarning"
 )  # torch's own, tracing create_block_mask
-@pytest.mark.parametrize(
-    "name", [n if n in ("r12", "r16") else pytest.param(n, marks=pytest.mark.slow) for n in FLEX]
-)
+@pytest.mark.parametrize("name", FLEX)
 def test_flex_attention_and_its_mask_are_one_graph(
     name: str, graphs: Graphs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +228,7 @@ def test_flex_attention_and_its_mask_are_one_graph(
             assert graphs.n == 1
 
 
+@pytest.mark.slow
 def test_a_long_sequence_in_chunks_is_one_graph(
     graphs: Graphs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ def first_loss(name: str, **sizes: Any) -> float:
         return float(model(ids[:, :-1], ids[:, 1:]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["r05", "r06", "r07"])
 def test_a_tied_identity_network_predicts_each_token_itself(name: str) -> None:
     """Zero projections make the network the identity: the token's own logit is sqrt(d/3) = 16, the others are about N(0, 1/3)."""

@@ -163,6 +163,7 @@ EVERY_CHANGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
 @pytest.mark.parametrize("rows", [None, 96])
 def test_all_changes_together_compile_to_one_graph_with_the_same_loss(rows: int | None) -> None:

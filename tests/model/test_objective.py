@@ -117,6 +117,7 @@ def test_a_factor_on_the_loss_is_one_on_its_gradient_alone() -> None:
         assert torch.equal(2 * p.grad, q.grad)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
 def test_a_stage_s_losses_compile_to_one_graph() -> None:
     made = trained_on(**MORE, loss__prefix_weight=0.25)

@@ -197,6 +197,7 @@ def test_a_skip_may_be_taken_after_attention() -> None:
     torch.testing.assert_close(entered[0], seen.after[3] + share * attended)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")  # to compare
 @pytest.mark.parametrize("fields", [{}, {"unet_skip": False, "backout": 2}])

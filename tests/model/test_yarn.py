@@ -114,6 +114,7 @@ def graphs() -> Iterator[Graphs]:
     torch._dynamo.reset()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("rope_buffers", [False, True])
 def test_no_graph_is_made_anew_and_none_is_out_of_date(rope_buffers: bool, graphs: Graphs) -> None:

@@ -171,6 +171,7 @@ def test_synthetic_text_trains_and_is_gone_afterwards() -> None:
     assert not text.shards[0].exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("name", list(PLAIN))
 @pytest.mark.parametrize("width", [64, pytest.param(128, marks=pytest.mark.slow)])

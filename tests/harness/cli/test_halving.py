@@ -88,6 +88,7 @@ def test_the_page_judges_nothing_and_what_it_says_is_verified(whole: Matrix) -> 
     page.write_text(text)
 
 
+@pytest.mark.slow
 def test_a_halving_is_renamed_with_its_page_and_deleted_after_its_rungs(
     whole: Matrix, tmp_path: Path
 ) -> None:
@@ -122,6 +123,7 @@ def test_a_halving_is_renamed_with_its_page_and_deleted_after_its_rungs(
     assert list((results / "runs").iterdir()) == list((results / "experiments").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_it_selects_is_confirmed_by_name_alone(whole: Matrix) -> None:
     refused = whole.forked("confirm", str(whole.file))
     assert refused.returncode == 2 and "confirm: name the selected point: --arm '" in refused.stderr
@@ -138,6 +140,7 @@ def test_what_it_selects_is_confirmed_by_name_alone(whole: Matrix) -> None:
     assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
 
 
+@pytest.mark.slow
 def test_a_plan_tells_every_rung_with_its_cost(tmp_path: Path) -> None:
     matrix = halved(tmp_path)
     said = matrix.forked("plan", str(matrix.file), "--price", "100").stdout
@@ -195,6 +198,7 @@ def test_a_killed_halving_goes_on_where_it_was_and_two_runners_make_one(
     assert ids[0] == ids[1]
 
 
+@pytest.mark.slow
 def test_where_no_point_is_whole_nothing_goes_on(tmp_path: Path) -> None:
     matrix = halved(tmp_path, FAKE='{"1": "nan"}')
     code, _, err = matrix.run()

@@ -20,6 +20,7 @@ def with_many_changes(folder: Path) -> Matrix:
     return matrix
 
 
+@pytest.mark.slow
 def test_200_arms_are_planned(tmp_path: Path) -> None:
     planned = ablate(with_many_changes(tmp_path), "plan", str(tmp_path / "fake.yaml"), "--json")
     assert planned.code == 0, planned.err

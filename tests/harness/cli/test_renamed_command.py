@@ -58,6 +58,7 @@ def test_the_command_of_a_part_makes_the_whole() -> None:
     assert command_of(last, "new") == "ablate run a.yaml --set name=new"
 
 
+@pytest.mark.slow
 def test_a_renamed_experiment_goes_on_and_is_confirmed_by_its_new_name(tmp_path: Path) -> None:
     matrix = Matrix(tmp_path)
     assert matrix.run()[0] == 0
@@ -73,6 +74,7 @@ def test_a_renamed_experiment_goes_on_and_is_confirmed_by_its_new_name(tmp_path:
     assert "name: other_confirm" in (tmp_path / "fresh.yaml").read_text()
 
 
+@pytest.mark.slow
 def test_scripts_that_are_compared_go_on_by_their_new_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ def test_bad_input_is_one_line(finished: Matrix, arguments: tuple[str, ...], wor
     assert words in ran.err
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_repeated_beside_its_result(finished: Matrix, tmp_path: Path) -> None:
     matrix = copy_of(finished, tmp_path / "copy")
     run = run_of(matrix)
@@ -105,6 +106,7 @@ def test_a_finished_run_is_repeated_beside_its_result(finished: Matrix, tmp_path
     assert repeated.val_loss == json.loads(before)["val_loss"]
 
 
+@pytest.mark.slow
 def test_a_result_can_be_replaced_and_a_failed_run_is_done_where_it_is(
     finished: Matrix, tmp_path: Path
 ) -> None:
@@ -233,6 +235,7 @@ def test_an_experiment_is_watched_and_cancelled_from_another_terminal(tmp_path: 
 # ---------------------------------------------------------------- merge
 
 
+@pytest.mark.slow
 def test_two_folders_become_one_experiment(tmp_path: Path) -> None:
     for name in ("a", "b", "all"):
         (tmp_path / name).mkdir()
@@ -320,6 +323,7 @@ def test_a_foreign_trainers_code_comes_with_its_runs(tmp_path: Path) -> None:
     assert len(kept[0]) == 1
 
 
+@pytest.mark.slow
 def test_another_experiment_of_the_same_name_is_refused(finished: Matrix, tmp_path: Path) -> None:
     there, here = copy_of(finished, tmp_path / "there"), Matrix(tmp_path)
     here.file.write_text(
@@ -344,6 +348,7 @@ def test_one_bad_folder_leaves_everything_as_it_was(finished: Matrix, tmp_path: 
 # ---------------------------------------------------------------- clean
 
 
+@pytest.mark.slow
 def test_clean_removes_what_may_go_and_nothing_else(tmp_path: Path) -> None:
     matrix = Matrix(tmp_path, FAKE={"0": "kill once"}, FAKE_MARKS=str(tmp_path))
     assert matrix.run()[0] == 0

@@ -108,6 +108,7 @@ def test_another_executors_options_are_refused(
     assert "--pool: borrows from runs on nodes like this one" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_call_that_is_cancelled_elsewhere_ends_its_script(folder: Path) -> None:
     Path("slow.py").write_text(
         "import os, time\nopen(os.environ['AT'], 'w').close()\ntime.sleep(3600)\n"
@@ -214,6 +215,7 @@ def test_nothing_to_judge_is_told_and_is_no_pass(
     )
 
 
+@pytest.mark.slow
 def test_a_run_that_finishes_in_another_experiment_brings_its_number_of_steps(folder: Path) -> None:
     (folder / "marks").mkdir()
     turns = ("--env", f"MARKS={folder / 'marks'}", "-n", 1, *CPU)
@@ -288,6 +290,7 @@ def test_a_chain_is_run_and_judged_against_the_parents_that_the_file_names(
     assert ablate("verify", "results/experiments/foreign/report.html") == 0
 
 
+@pytest.mark.slow
 def test_a_hanging_script_is_ended_and_leaves_nothing_behind(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +357,7 @@ def test_a_script_that_goes_on_for_ever_meets_its_wall_limit(
     assert statuses("foreign") == {"baseline": "finished", "forever": "timeout"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL]
 )

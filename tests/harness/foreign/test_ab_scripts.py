@@ -59,6 +59,7 @@ def test_a_script_that_is_edited_while_it_is_being_decided_is_decided_as_it_ran(
     assert verdict["notes"][0].startswith("new was edited while ab ran: the table is of the script")
 
 
+@pytest.mark.slow
 def test_an_edited_script_that_is_looked_at_meanwhile_is_judged_as_it_ran(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,6 +102,7 @@ def test_another_new_under_the_same_name_takes_a_name_of_its_own_and_finds_it_ag
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_scripts_of_one_name_in_two_folders_are_two_and_one_that_was_moved_is_one(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,6 +166,7 @@ def test_a_rule_without_a_loss_says_whose_runs_it_needs(
     ]
 
 
+@pytest.mark.slow
 def test_what_follows_is_no_command_that_refuses_these_scripts(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,6 +83,7 @@ def test_250_mib_of_output_take_no_memory_and_little_disk(folder: Path) -> None:
     assert [row["step"] for row in rows] == [row["step"] for row in curve]
 
 
+@pytest.mark.slow
 def test_an_output_limit_ends_a_run_with_a_reason(folder: Path) -> None:
     path = flooded(folder, 64, output_limit=2)
     assert ablate("run", path, "--no-report") == 1

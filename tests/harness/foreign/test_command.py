@@ -178,6 +178,7 @@ def test_a_run_that_always_fails_is_tried_no_more_than_asked_and_told(
     ] == ["failed"] * 3
 
 
+@pytest.mark.slow
 def test_ab_ends_a_run_at_its_wall_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("faulty.py").write_text((TRAINERS / "faulty.py").read_text())
     options = (

@@ -60,6 +60,7 @@ def test_an_edited_script_meets_fresh_baseline_runs(
     assert verify(write_report([experiment], folder / "page.html")) == []
 
 
+@pytest.mark.slow
 def test_another_new_script_meets_fresh_baseline_runs(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +73,7 @@ def test_another_new_script_meets_fresh_baseline_runs(
     assert runs["train_time_s"].min() > 2.9 * 20
 
 
+@pytest.mark.slow
 def test_runs_added_later_are_compared_within_their_session(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +86,7 @@ def test_runs_added_later_are_compared_within_their_session(
     assert time is not None and abs(time["ratio"] - 1) < 0.01
 
 
+@pytest.mark.slow
 def test_a_partner_of_another_session_is_no_partner_in_time(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +109,7 @@ def test_a_partner_of_another_session_is_no_partner_in_time(
     assert time is not None and (time["n"], abs(time["ratio"] - 1) < 0.01) == (3, True)
 
 
+@pytest.mark.slow
 def test_fresh_runs_stand_beside_those_that_there_are(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ def decided(
     return decision
 
 
+@pytest.mark.slow
 def test_blocks_are_added_until_it_is_decided_within_the_budget(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

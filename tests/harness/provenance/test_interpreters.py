@@ -31,6 +31,7 @@ def interpreter(tmp_path: Path) -> Path:
     return tmp_path / "env" / "bin" / "python"
 
 
+@pytest.mark.slow
 def test_workers_start_in_the_arms_interpreter_and_the_effect_is_labelled(
     tmp_path: Path, interpreter: Path
 ) -> None:

@@ -196,6 +196,7 @@ def test_a_server_that_goes_and_comes_back_changes_no_run(tmp_path: Path) -> Non
         assert finished(there) == finished(matrix.results)
 
 
+@pytest.mark.slow
 def test_a_second_box_goes_on_where_one_vanished(tmp_path: Path) -> None:
     there = tmp_path / "there"
     homes = [tmp_path / "first", tmp_path / "second"]

@@ -138,7 +138,7 @@ def test_a_stop_leaves_no_worker_and_says_how_to_go_on(
 
 NODES = [
     {},
-    {"FAKE_NODE": "no locks"},
+    pytest.param({"FAKE_NODE": "no locks"}, marks=pytest.mark.slow),
     pytest.param({"FAKE_NODE": "jumping clock"}, marks=pytest.mark.slow),
 ]
 
@@ -176,6 +176,7 @@ def test_a_run_of_a_runner_that_dies_is_taken_over_by_the_other(tmp_path: Path) 
     assert sorted(second.ends(0)) == [["finished"], ["interrupted", "finished"]]
 
 
+@pytest.mark.slow
 def test_source_that_changes_meanwhile_ends_the_call_with_one_line(tmp_path: Path) -> None:
     """Runs that were planned with the old source are not made with the new one."""
     root = tmp_path / "tree"
@@ -264,7 +265,11 @@ def little_memory() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("options", "ends"), [((), ["oom"]), (("--oom-retries", "1"), ["oom", "finished"])]
+    ("options", "ends"),
+    [
+        pytest.param((), ["oom"], marks=pytest.mark.slow),
+        (("--oom-retries", "1"), ["oom", "finished"]),
+    ],
 )
 def test_a_worker_that_the_kernel_ends_for_its_memory_is_out_of_memory(
     tmp_path: Path, little_memory: Path, options: tuple[str, ...], ends: list[str]

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 from harness.node.slots import Slot
 from harness.run.read import read_json
 from harness.runner.process import Group, Invitation, Worker
@@ -52,6 +54,7 @@ def test_the_port_is_bound_from_before_it_is_told_and_the_nodes_meet_there(tmp_p
             wait_for(lambda: is_ready(leader))
 
 
+@pytest.mark.slow
 def test_groups_at_once_have_a_port_each(tmp_path: Path) -> None:
     files = [tmp_path / f"{n}.json" for n in range(3)]
     with ExitStack() as groups:

@@ -43,7 +43,13 @@ def spans_of(results: Path) -> list[tuple[str, str, str]]:
     return spans
 
 
-@pytest.mark.parametrize("options", [(), ("--gpus-per-run", "2")], ids=["one GPU", "two GPUs"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="one GPU"),
+        pytest.param(("--gpus-per-run", "2"), id="two GPUs", marks=pytest.mark.slow),
+    ],
+)
 def test_two_runners_in_two_folders_share_no_gpu(tmp_path: Path, options: tuple[str, ...]) -> None:
     environment = FakeDriver(tmp_path, N_GPUS).environment | {"CUDA_VISIBLE_DEVICES": "0,1"}
     both = []

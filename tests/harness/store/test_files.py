@@ -83,6 +83,7 @@ def test_a_damaged_run_is_set_aside_and_can_be_run_again(
     assert read_result(again.run) is not None
 
 
+@pytest.mark.slow
 def test_a_damaged_matrix_mends_itself(tmp_path: Path) -> None:
     matrix = Matrix(tmp_path)
     assert matrix.run()[0] == 0
@@ -97,6 +98,7 @@ def test_a_damaged_matrix_mends_itself(tmp_path: Path) -> None:
     assert matrix.table() == whole
 
 
+@pytest.mark.slow
 def test_a_results_folder_can_be_moved(tmp_path: Path) -> None:
     matrix = Matrix(tmp_path)
     assert matrix.run()[0] == 0
@@ -161,6 +163,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_read_only_folder_is_one_line_and_can_be_read(tmp_path: Path) -> None:
     matrix = Matrix(tmp_path)
     assert matrix.run()[0] == 0

@@ -52,6 +52,7 @@ def by_hand(spec: RunSpec) -> list[tuple[Any, ...]]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["warmup-restore", "skip10"])
 @pytest.mark.parametrize("arm", ["baseline", "untied_head"])
 def test_a_protocol_changes_no_loss(
@@ -149,6 +150,7 @@ def test_the_clock_counts_training_steps_alone(
     assert sum(since) == counted
 
 
+@pytest.mark.slow
 def test_a_run_after_another_is_the_run_alone(spec_of: Callable[..., RunSpec]) -> None:
     spec, other = spec_of(), spec_of("untied_head", optim__muon_lr=0.03)
     _, alone = go(spec)

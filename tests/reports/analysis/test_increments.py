@@ -77,6 +77,7 @@ def test_the_study_computes_the_same_intervals(noisy):
         assert effect.high - effect.delta == pytest.approx(half), i
 
 
+@pytest.mark.slow
 def test_all_intervals_of_a_ladder_hold_at_once():
     """400 ladders of four equal rungs in five blocks: one that leaves zero in at most 5 % and three standard errors."""
     wrong = 0
@@ -138,6 +139,7 @@ def page(written, tmp_path):
     return shutil.copy(written, tmp_path / "page.html")
 
 
+@pytest.mark.slow
 def test_the_verdict_and_the_headline_of_a_ladder_are_about_its_rungs_own_parts(page):
     assert verify(page) == []
     read = read_page(page)
@@ -158,6 +160,7 @@ def second_path(page):
 TAMPERED = ("own_val_loss.effect", "own_val_loss.interval", "own_val_loss.p")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", TAMPERED)
 def test_a_forged_own_part_is_found_by_the_second_path(page, key):
     text = page.read_text()
@@ -206,6 +209,7 @@ def test_an_arm_of_a_chain_is_held_against_its_parent():
         assert found[pair].low == pytest.approx(neighbours[pair].low)
 
 
+@pytest.mark.slow
 def test_all_intervals_of_a_branched_chain_hold_at_once():
     wrong = 0
     for seed in range(400):
@@ -226,6 +230,7 @@ def chain_written(root, **case):
     return names
 
 
+@pytest.mark.slow
 def test_a_chain_is_judged_by_named_parents_and_its_page_recomputed(tmp_path):
     names = chain_written(tmp_path)
     page = write_report([load("split", tmp_path)], tmp_path / "page.html")

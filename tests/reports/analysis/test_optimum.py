@@ -143,6 +143,7 @@ def test_an_axis_of_two_points_is_said_to_have_too_few(tmp_path):
     assert optimum_answer([only]) == ""
 
 
+@pytest.mark.slow
 def test_places_hold_for_the_family_that_the_memory_knows(tmp_path):
     """Of 50 changes asked about this baseline five are these: a tenth of the error rate."""
     alone = bowl(tmp_path, {"base": 0.3, "a": -0.4})
@@ -167,6 +168,7 @@ def test_two_axes_are_each_averaged_over_the_other(tmp_path):
     assert found[1].value == pytest.approx(1.0, rel=0.05)
 
 
+@pytest.mark.slow
 def test_where_a_corner_diverged_the_average_is_over_the_other_points(tmp_path):
     lost = {("base @ x2 x2", 1): "diverged"}
     made = bowl(tmp_path, {"base": 0.3}, two=True, outcome=lost)
@@ -325,6 +327,7 @@ def test_a_forged_cell_of_the_heat_map_is_found(tmp_path):
     assert any("heat" in line for line in verify(page))
 
 
+@pytest.mark.slow
 def test_the_heat_map_has_every_point_with_its_runs_and_its_lowest_in_bold(tmp_path):
     made = bowl(tmp_path, {"base": 0.3, "a": -0.6}, two=True, outcome={("a", 1): "diverged"})
     outcome = compare_all(made)

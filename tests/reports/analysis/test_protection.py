@@ -112,6 +112,7 @@ def assert_not_judged(outcome: Comparisons, told: str, arm: str = "same") -> Non
     assert any(told in note for note in outcome.notes)
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_only_looked_at_stays_what_it_is(tmp_path: Path) -> None:
     made(tmp_path)
     before = loss(judged(tmp_path))
@@ -166,6 +167,7 @@ def test_a_renamed_copy(tmp_path: Path) -> None:
     assert_sequence(judged(tmp_path, "copy"), 10, "(split; 5 seeds from")
 
 
+@pytest.mark.slow
 def test_one_experiment_split_in_fifteen(tmp_path: Path) -> None:
     for i in range(15):
         one = Arm(name="same", fields=(("model.untied_head", i),))
@@ -214,6 +216,7 @@ def test_a_result_that_is_replaced(tmp_path: Path) -> None:
     assert loss(outcome, "more").low is not None  # whose results are what they were
 
 
+@pytest.mark.slow
 def test_a_result_that_is_replaced_by_its_like(tmp_path: Path) -> None:
     made(tmp_path)
     before = loss(judged(tmp_path))
@@ -262,6 +265,7 @@ def test_seeds_picked_by_the_baseline(tmp_path: Path) -> None:
     )  # whoever takes them in order picks none
 
 
+@pytest.mark.slow
 def test_a_confirmatory_file_run_twice_is_one_sequence(tmp_path: Path) -> None:
     made(tmp_path, name="first", seeds=5, first=1000, confirm=True)
     look(tmp_path, "first")

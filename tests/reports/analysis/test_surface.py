@@ -83,6 +83,7 @@ def test_the_lowest_point_of_drawn_points_is_found_with_two_intervals(bowl):
     assert found[0].lack_of_fit > 0.05
 
 
+@pytest.mark.slow
 def test_the_page_says_it_in_its_headline_and_its_table_and_verify_recomputes_it(page):
     assert check_data(page, None) == []
     answer = page.sentences[0, "answer"]
@@ -241,6 +242,7 @@ def test_before_the_planned_seeds_are_there_a_surface_has_no_region(tmp_path):
     assert check_data(read_page(render([made])), None) == []
 
 
+@pytest.mark.slow
 def test_arms_share_the_error_rate_and_the_folders_family_its_own(tmp_path):
     made = drawn(tmp_path, {"base": (0.3, -0.2), "a": (-0.2, 0.1)})
     found = optima(made)

@@ -290,6 +290,7 @@ def test_a_caption_tells_of_bars_where_there_are_any_and_of_budgets_where_there_
     assert "whisker" not in of_logs["step_ms"].draw(WIDE)[0]
 
 
+@pytest.mark.slow
 def test_many_arms_stand_close_and_share_one_chart_of_their_differences(tmp_path):
     heights, differences = {}, {}
     for n_arms in (12, 14):
@@ -377,6 +378,7 @@ def test_the_label_of_a_tick_is_its_value(kind: type[AxisScale]) -> None:
     assert tick_text(-2.5, (-5.0, -2.5, 0.0)) == "−2.5"
 
 
+@pytest.mark.slow
 def test_losses_over_budgets_tell_of_a_target_where_there_is_one(tmp_path: Path) -> None:
     for target in (1.57, None):
         folder = tmp_path / str(target)

@@ -69,6 +69,7 @@ def test_the_published_curves_are_those_of_the_logs():
     assert [r for r in compared if r["val_loss"] not in logs[r["record"], r["step"]]] == []
 
 
+@pytest.mark.slow
 def test_what_is_said_of_results_made_here_is_not_said_of_published_ones(pages):
     page = pages["r09_ladder"]
     assert "`" not in page.markup.rpartition("<footer>")[2].partition("</footer>")[0]

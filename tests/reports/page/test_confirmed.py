@@ -46,6 +46,7 @@ def told(experiment, folder, change=lambda text: text):
     return page
 
 
+@pytest.mark.slow
 def test_the_page_begins_with_what_came_out_and_asks_for_nothing_itself(explored, tmp_path):
     page = told(explored, tmp_path)
     text = page.read_text()

@@ -80,6 +80,7 @@ def test_the_headline_says_in_what_an_arm_is_no_different(tmp_path):
     assert re.search(rf"{said} \(nats per byte\)\.$", answer), answer
 
 
+@pytest.mark.slow
 def test_what_weakens_a_verdict_stands_beside_it(tmp_path):
     page = page_of(tmp_path, **TROUBLE)
     said = [words for (_, kind, *_), words in page.sentences.items() if kind == "facts"]
@@ -260,6 +261,7 @@ def test_figures_that_carry_the_answer_stand_first_and_the_rest_in_a_closed_appe
     assert 'id="waterfall_train_time_s-0"' in rest and 'id="step_ms-0"' in rest
 
 
+@pytest.mark.slow
 def test_many_arms_have_the_colour_of_their_verdict_and_a_label_of_their_own(tmp_path):
     long = (
         "a_name_that_is_far_too_long_for_the_margin_of_a_figure_and_differs_in_its_{}th_part_alone"

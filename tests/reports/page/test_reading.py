@@ -29,6 +29,7 @@ def lines_of(folder, *, margin):
     return page, dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", said))
 
 
+@pytest.mark.slow
 def test_each_kind_is_told_by_the_arm_that_shows_it_best(tmp_path):
     page, lines = lines_of(tmp_path, margin=0.05)
     assert [*lines] == ["the rule", "worse", "no difference larger than 0.05 nats per byte"]

@@ -46,6 +46,7 @@ def second_path(page):
     return [*check_headline(read, 0, data, table_rows(data["runs"]))]
 
 
+@pytest.mark.slow
 def test_size_steps_and_rates_stand_in_the_answer_and_below_it_what_does_not_follow(tmp_path):
     write_experiment(tmp_path, n_seeds=2)
     edit_plan(tmp_path, departures={"model.n_layer": 8})
@@ -61,6 +62,7 @@ def test_size_steps_and_rates_stand_in_the_answer_and_below_it_what_does_not_fol
     assert any("300 steps" in sentence for sentence in second_path(page))
 
 
+@pytest.mark.slow
 def test_one_layer_is_no_layers(tmp_path):
     write_experiment(tmp_path, n_seeds=2)
     made = load("split", tmp_path)

@@ -57,6 +57,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
+@pytest.mark.slow
 def test_markdown_prints_every_number_of_the_pages_table(tables, page):
     table = tables[ON_PAGE]
     lines = PAPER_FORMATS["markdown"](table).splitlines()

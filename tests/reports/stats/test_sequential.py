@@ -66,6 +66,7 @@ def test_a_skewed_sample_has_halls_interval_on_the_side_that_t_misses():
     )
 
 
+@pytest.mark.slow
 def test_skewed_noise_in_one_arm_is_called_an_effect_less_often_than_alpha_says():
     rng = np.random.default_rng(3)
     wrong = 0

@@ -87,6 +87,7 @@ def test_p_values_of_small_blocks_that_are_too_small_are_found(tmp_path, monkeyp
     assert any(".p is printed as" in s for s in found(tmp_path, **SMALL, sd=0.02))
 
 
+@pytest.mark.slow
 def test_p_values_without_their_adjustment_are_found(tmp_path, monkeypatch):
     assert found(tmp_path / "right", **NOISY, sd=0.02) == []
     monkeypatch.setattr(reports.stats.contrasts, "holm", lambda p: p)

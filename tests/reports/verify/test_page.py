@@ -105,9 +105,8 @@ def test_what_a_page_of_the_findings_says_to_run_asks_its_question(path: Path) -
     assert (asked["name"], asked["question"]) == (plan["name"], plan["question"])
 
 
-@pytest.mark.parametrize(
-    "order", ["1", *(pytest.param(order, marks=pytest.mark.slow) for order in "23")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("order", "123")
 def test_no_number_depends_on_the_order_of_a_set(tmp_path, order):
     write_experiment(tmp_path, arms=FACTORIAL, n_seeds=4, design="factorial")
     page = write_report([load("split", results=tmp_path)], tmp_path / "page.html")
@@ -157,6 +156,7 @@ def test_an_aggregate_changed_in_text_and_value_alike_is_found_by_plain_sums(mad
     assert any("the rows give" in f and "val_loss.mean" in f for f in found)
 
 
+@pytest.mark.slow
 def test_a_changed_row_is_found(made):
     page, results = made
 
@@ -254,6 +254,7 @@ def test_a_changed_figure_and_a_changed_table_row_are_found(made):
     assert any("the figure" in f for f in found)
 
 
+@pytest.mark.slow
 def test_changed_figure_data_are_found(made):
     page, _ = made
 
@@ -299,6 +300,7 @@ def test_results_that_are_hidden_from_a_page_or_copied_into_it_are_found(made):
     assert f"run {first}: result.json is not the one this page was made from" in found()
 
 
+@pytest.mark.slow
 def test_changed_step_times_are_found_in_the_drawing_and_in_the_results(made):
     page, results = made
 

@@ -235,6 +235,7 @@ def test_settings_of_another_budget_are_found_by_the_second_path(tmp_path):
     assert any("schedule.steps is printed as 100" in sentence for sentence in second_path(page))
 
 
+@pytest.mark.slow
 def test_the_table_of_many_arms_is_recomputed_too(tmp_path):
     write_experiment(tmp_path, arms=many_arms(12), design="add-one", n_seeds=2)
     page = write_report([load("split", tmp_path)], tmp_path / "page.html")
