@@ -18,7 +18,7 @@ from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_lines
 from harness.run.results import read_result, where_time_went
 from harness.store.store import Store
-from tests.fake_matrix import DEADLINE_S, Matrix, ablate
+from tests.fake_matrix import DEADLINE_S, STARTED, Matrix, ablate
 from tests.sealing import write_plan
 from tests.warm import forked_ablate
 
@@ -219,6 +219,7 @@ def test_an_experiment_is_watched_and_cancelled_from_another_terminal(tmp_path: 
         env=matrix.environment,
         cwd=matrix.root,
     )
+    STARTED.append(watch)
     assert watch.stdout is not None
     assert "running" in watch.stdout.readline()
     ran = ablate(matrix, "cancel", "fake")
