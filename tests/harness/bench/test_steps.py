@@ -174,7 +174,7 @@ def test_synthetic_text_trains_and_is_gone_afterwards() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("name", list(PLAIN))
-@pytest.mark.parametrize("width", [64, pytest.param(128, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("width", [64, 128])
 def test_the_plain_scripts_compute_what_the_core_computes(name: str, width: int) -> None:
     torch.set_num_threads(1)
     assert largest_difference(name, width, steps=3) < 1e-5

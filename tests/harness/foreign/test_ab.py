@@ -357,7 +357,6 @@ def test_a_script_that_goes_on_for_ever_meets_its_wall_limit(
     assert statuses("foreign") == {"baseline": "finished", "forever": "timeout"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL]
 )

@@ -29,7 +29,6 @@ def hears_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored in a background job's children
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_the_smoke_and_leaves_a_folder_that_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,7 +79,6 @@ def test_a_file_that_others_write_into_holds_at_the_end_what_the_run_wrote(
     assert store.repair(SPEC.run_id)[1] is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [(), pytest.param(("--worker", "fresh"), marks=pytest.mark.slow)],
