@@ -142,9 +142,8 @@ def _near_plugin(file: str, key: str, fields: Sequence[str]) -> str:
     return ""
 
 
-@cache
 def read_file(path: Path) -> YamlFile:
-    """A file in today's words, as it was when it was first asked for."""
+    """A file in today's words."""
     file = YamlFile(path)
     file.data = in_todays_words(file.data, file.where)
     file.lines = lines_in_todays_words(file.lines)
