@@ -106,7 +106,6 @@ def test_a_finished_run_is_repeated_beside_its_result(finished: Matrix, tmp_path
     assert repeated.val_loss == json.loads(before)["val_loss"]
 
 
-@pytest.mark.slow
 def test_a_result_can_be_replaced_and_a_failed_run_is_done_where_it_is(
     finished: Matrix, tmp_path: Path
 ) -> None:

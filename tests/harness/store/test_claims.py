@@ -232,7 +232,6 @@ def _race(root: str, barrier: Any, won: Any) -> None:
         barrier.wait()
 
 
-@pytest.mark.slow
 def test_of_many_that_take_over_at_once_one_wins(store: Store) -> None:
     claimed(store)
     rewrite_owner(store, process_start="1")  # dead

@@ -202,7 +202,6 @@ def rank(number: int, spec: RunSpec, folder: str) -> None:
     os._exit(0)  # gloo's threads may abort a regular exit
 
 
-@pytest.mark.slow
 def test_two_processes_go_on_as_they_were(spec_of: Callable[..., RunSpec], tmp_path: Path) -> None:
     """Momenta live on the process that computes their matrices alone."""
     sizes = {"data__ranks": 2, "data__micro_tokens": 256}

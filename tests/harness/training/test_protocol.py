@@ -52,7 +52,6 @@ def by_hand(spec: RunSpec) -> list[tuple[Any, ...]]:
     return rows
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["warmup-restore", "skip10"])
 @pytest.mark.parametrize("arm", ["baseline", "untied_head"])
 def test_a_protocol_changes_no_loss(

@@ -54,7 +54,6 @@ def test_a_whole_path_in_a_page_s_data_is_a_name(kept, shown) -> None:
     assert without_paths(kept) == shown
 
 
-@pytest.mark.slow
 def test_the_data_of_a_page_name_no_folder_of_its_machine(tmp_path) -> None:
     write_experiment(tmp_path, n_seeds=2)
     made = load("split", tmp_path)
@@ -74,7 +73,6 @@ def test_the_data_of_a_page_name_no_folder_of_its_machine(tmp_path) -> None:
     assert verify(page) == []
 
 
-@pytest.mark.slow
 def test_the_settings_of_a_page_name_no_folder_of_its_machine_and_tell_two_apart(tmp_path) -> None:
     write_experiment(tmp_path, n_seeds=2)
     made = load("split", tmp_path)

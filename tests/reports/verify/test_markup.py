@@ -83,7 +83,6 @@ def made(page: str) -> list[Page]:
     return remade([judged(data) for data in read_page(page).data["experiments"]], (0, -1, 1, None))
 
 
-@pytest.mark.slow
 def test_every_part_of_a_page_is_vouched_for(page: str, made: list[Page]) -> None:
     assert len(TAMPERED) > 25
     assert [*check_markup(read_page(page), made)] == []
