@@ -71,8 +71,8 @@ def core_types() -> list[str]:
 
 
 TYPES = core_types()
-# the oldest, which computes least as this one does; what is taken by itself other tests draw pages with
-QUICK = TYPES[:1]
+# the oldest and one that adds and multiplies at once; what is taken by itself other tests draw pages with
+QUICK = TYPES if len(TYPES) < 4 else TYPES[:3:2]
 CORES = [pytest.param(core, marks=[pytest.mark.slow] * (core not in QUICK)) for core in TYPES]
 
 
@@ -141,7 +141,7 @@ def said(core: str, written: Path) -> dict:
 
 def test_there_are_pages_and_core_types_to_try():
     assert len(PAGES) > 1
-    assert len(TYPES) >= (4 if "Haswell" in TYPES else 2)
+    assert len(QUICK) >= (2 if "Haswell" in TYPES else 1)
 
 
 @pytest.mark.parametrize("core", CORES)
@@ -167,8 +167,6 @@ def test_a_page_written_there_is_true_here_and_the_same_page(core, written):
 )
 def test_the_core_types_do_compute_otherwise(written):
     """Else nothing above was tried."""
-    random = np.random.default_rng(0).normal(size=(2, 97, 97))
-    here = (random[0] @ random[1]).tobytes().hex()[:4000]
-    (answer,) = (said(core, written) for core in QUICK)
-    assert answer["wrong"] < 1e-12
-    assert len(TYPES) < 4 or answer["bits"] != here
+    answers = [said(core, written) for core in QUICK]
+    assert max(a["wrong"] for a in answers) < 1e-12
+    assert len(answers) == 1 or len({a["bits"] for a in answers}) > 1
