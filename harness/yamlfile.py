@@ -11,10 +11,11 @@ from typing import Any
 import yaml
 
 from harness.errors import UserError
+from harness.run.parse import SafeLoader, check_yaml
 
 
-class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses duplicate keys and remembers the line of every key.
+class _Loader(SafeLoader):
+    """Loader that refuses duplicate keys and remembers the line of every key.
 
     It reads 1e-3 as a float, and on, off, yes and no as words (as YAML 1.2 does).
     """
@@ -22,7 +23,6 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, stream: str, name: str) -> None:
         super().__init__(stream)
         self.name, self.lines = name, dict[tuple[str, ...], int]()
-        self.n_nodes = 0
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -38,10 +38,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
     def note_lines(self, node: Any, path: tuple[str, ...] = ()) -> None:
-        """Remember every key's line; raises YAMLError where aliases make a text without an end."""
-        self.n_nodes += 1
-        if self.n_nodes > MOST_NODES or len(path) > MOST_DEPTH:
-            raise yaml.YAMLError("more values than a file can mean: its aliases hold each other")
+        """Remember every key's line."""
         if isinstance(node, yaml.SequenceNode):
             for entry in node.value:
                 self.note_lines(entry, (*path, ""))
@@ -51,7 +48,6 @@ class _Loader(yaml.SafeLoader):
                 self.note_lines(value, (*path, str(key.value)))
 
 
-MOST_NODES, MOST_DEPTH = 100_000, 64  # of a file with its aliases written out
 _BOOL = "tag:yaml.org,2002:bool"
 _INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 _Loader.yaml_implicit_resolvers = {
@@ -80,11 +76,30 @@ _Loader.add_implicit_resolver(
 def parse_value(text: str) -> Any:
     """A value given on the command line, read as YAML would read it."""
     try:
+        check_yaml(text)
         return _Loader(text, "--set").get_single_data()
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise UserError(
             f"--set: cannot read the value {text!r}: {error.__class__.__name__}"
         ) from None
+
+
+def _in_plain_words(text: str, error: yaml.YAMLError) -> yaml.YAMLError:
+    """What PyYAML's own parser says of what libyaml refuses: it names the character."""
+    try:
+        for _ in yaml.parse(text, Loader=yaml.SafeLoader):
+            pass
+    except yaml.YAMLError as own:
+        return own
+    return error
+
+
+def _refusal(path: Path, error: Exception) -> str:
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return f"{path}: not valid YAML: {str(error).splitlines()[0]}"
+    mark = error.problem_mark or error.context_mark
+    line = f":{mark.line + 1}" if mark else ""
+    return f"{path}{line}: not valid YAML: {error.problem or error.context}"
 
 
 class YamlFile:
@@ -99,25 +114,17 @@ class YamlFile:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise UserError(f"{path}: cannot be read: {reason}") from None
         try:
+            check_yaml(text)
             loader = _Loader(text, str(path))
-        except yaml.YAMLError as error:  # a letter that no YAML has
-            raise UserError(f"{path}: not valid YAML: {str(error).splitlines()[0]}") from None
-        try:
             node = loader.get_single_node()
             if node is None:
                 raise UserError(f"{path}: the file is empty; see {told_in} for what belongs in it")
             loader.note_lines(node)
             self.data = loader.construct_document(node)
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            line = f":{mark.line + 1}" if mark else ""
-            raise UserError(
-                f"{path}{line}: not valid YAML: {error.problem or error.context}"
-            ) from None
-        except (yaml.YAMLError, RecursionError, ValueError) as error:
-            raise UserError(f"{path}: not valid YAML: {str(error).splitlines()[0]}") from None
-        finally:
-            loader.dispose()
+        except yaml.YAMLError as error:
+            raise UserError(_refusal(path, _in_plain_words(text, error))) from None
+        except (RecursionError, ValueError) as error:
+            raise UserError(_refusal(path, error)) from None
         self.lines = loader.lines
         if not isinstance(self.data, dict):
             raise UserError(

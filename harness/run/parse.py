@@ -5,15 +5,22 @@ aliases until the memory is. Both raise ValueError, as whatever else is no JSON 
 """
 
 import json
+import math
 import re
 from typing import Any
 
 import yaml
 
+try:  # libyaml's, five times as fast
+    from yaml import CSafeLoader as SafeLoader
+except ImportError:
+    from yaml import SafeLoader  # type: ignore[assignment]
+
+__all__ = ["SafeLoader", "check_yaml", "parse_json", "parse_yaml"]
+
 MOST_DEPTH = 64  # of lists and mappings in each other
 MOST_NODES = 200_000  # of a YAML file with its aliases written out
 MOST_DIGITS = 400  # of a number in a YAML file
-_Yaml = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ALL_BUT_BRACKETS = bytes(sorted(set(range(256)) - set(b'{}[]"')))
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _STRING = re.compile(rb'"[^"]*"')
@@ -48,22 +55,29 @@ def _check_depth(text: bytes) -> None:
 def parse_yaml(text: str) -> Any:
     """The value of a YAML text of plain values; raises ValueError."""
     try:
-        check_yaml(text)
-        return yaml.load(text, Loader=_Yaml)
+        check_yaml(text, most_digits=MOST_DIGITS)
+        return yaml.load(text, Loader=SafeLoader)
     except (yaml.YAMLError, RecursionError, OverflowError) as error:
         raise ValueError(f"not valid YAML: {str(error).splitlines()[0]}") from None
 
 
-def check_yaml(text: str) -> None:
-    """Raise ValueError for a text whose nodes are too deep or too many, its aliases written out."""
+def check_yaml(text: str, *, most_digits: float = math.inf) -> None:
+    """Raise ValueError for too deep or too many nodes (aliases written out), or too long numbers.
+
+    YAMLError for what is no YAML. To be called before a text is loaded: libyaml would use its
+    stack up.
+    """
     sizes: dict[str, int] = {}  # anchor -> nodes of what it names
     opened: list[tuple[str | None, int]] = []  # anchor of a list or mapping, nodes before it
     n_nodes = 0
-    for event in yaml.parse(text, Loader=_Yaml):
+    for event in yaml.parse(text, Loader=SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             named = sizes.get(event.anchor or "")
             if named is None:
-                raise ValueError("an alias of nothing, or of what holds it")
+                raise yaml.MarkedYAMLError(
+                    problem=f"an alias of nothing, or of what holds it: '{event.anchor}'",
+                    problem_mark=event.start_mark,  # type: ignore[arg-type]
+                )
             n_nodes += named
         elif isinstance(event, yaml.CollectionStartEvent):
             opened.append((event.anchor, n_nodes))
@@ -74,7 +88,7 @@ def check_yaml(text: str) -> None:
                 sizes[anchor] = n_nodes - before
         elif isinstance(event, yaml.ScalarEvent):
             n_nodes += 1
-            _check_number(event.value)
+            _check_number(event.value, most_digits)
             if event.anchor is not None:
                 sizes[event.anchor] = 1
         if len(opened) > MOST_DEPTH:
@@ -83,6 +97,6 @@ def check_yaml(text: str) -> None:
             raise ValueError(f"more than {MOST_NODES} values with its aliases written out")
 
 
-def _check_number(text: str) -> None:
-    if len(text) > MOST_DIGITS and text[:1] in "+-0123456789." and text[1:].isalnum():
+def _check_number(text: str, most_digits: float) -> None:
+    if len(text) > most_digits and text[:1] in "+-0123456789." and text[1:].isalnum():
         raise ValueError(f"a number of {len(text)} digits")

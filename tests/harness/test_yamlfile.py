@@ -11,7 +11,17 @@ WRONG = {
     "a mapping that is not closed": ("question: {a: 1\n", "not valid YAML"),
     "a date that no calendar has": ("question: 2001-99-99\n", "not valid YAML"),
     "a letter that no YAML has": ("question: \x01\n", "not valid YAML"),
-    "a list in a list, and so on": ("a: " + "[" * 5000, "not valid YAML"),
+    "a list in a list, and so on": ("a: " + "[" * 100_000, "not valid YAML: more than 64 lists"),
+    "a list that holds itself": (
+        "a: 1\nb: &b [*b]\n",
+        "x.yaml:2: not valid YAML: an alias of nothing",
+    ),
+    "aliases of aliases": (
+        "a: &a [1, 1]\n"
+        + "".join(f"{k}: &{k} [{', '.join([f'*{j}'] * 99)}]\n" for j, k in ("ab", "bc", "cd")),
+        "not valid YAML: more than 200000 values",
+    ),
+    "a tab": ("a:\n\t- b\n", r"x.yaml:2: not valid YAML: found character '\\t'"),
     "nothing": ("# a comment\n", "the file is empty"),
     "a list": ("- a\n- b\n", "must be a mapping"),
 }

@@ -35,7 +35,7 @@ MAY_IMPORT = {
         "cli",
         "provenance",
         "run",
-    },  # __init__.py, __main__.py; yamlfile.py and errors.py import nothing of the house
+    },  # __init__.py, __main__.py, yamlfile.py (of run alone); errors.py imports nothing of the house
     "run": set(),
     "provenance": {"run", "node"},
     "node": set(),
