@@ -3,7 +3,8 @@
 import gc
 import sys
 import traceback
-from typing import NoReturn
+from functools import cache
+from typing import Any, NoReturn
 
 import typer
 
@@ -30,11 +31,17 @@ def main(arguments: list[str] | None = None) -> None:
         _main(sys.argv[1:] if arguments is None else arguments)
 
 
+@cache
+def _command() -> Any:
+    """Typer's command, which takes 12 ms to make: a process may run several."""
+    return typer.main.get_command(app)
+
+
 def _main(arguments: list[str]) -> None:
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]
     try:
-        code = typer.main.get_command(app)(arguments, prog_name="ablate", standalone_mode=False)
+        code = _command()(arguments, prog_name="ablate", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         _refuse(INTERRUPTED, arguments, EXIT_INTERRUPTED)
     except BrokenPipeError:
