@@ -3,7 +3,8 @@
 Thin: the mathematics lives in the modules it calls."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
 
 import pandas as pd
 
@@ -11,7 +12,7 @@ from harness.run.plan import Plan
 from reports.analysis import increments as parts
 from reports.analysis import samples
 from reports.analysis.cautions import Caution
-from reports.analysis.comparison import Metric, Pair, comparison_of
+from reports.analysis.comparison import Metric, Pair, TimeDoubts, asking_nothing, comparison_of
 from reports.analysis.machines import cut_by_node, within_sessions
 from reports.analysis.node_times import with_unknown_nodes
 from reports.analysis.notes import (
@@ -58,6 +59,11 @@ class _Compared:
     anytime: bool
     level: float  # of these arms together
     raised: float  # by the family: its changes over these arms
+
+    @cached_property
+    def time_doubts(self) -> TimeDoubts:
+        """Of two arms' times, the same for every metric of them."""
+        return cache(partial(samples.time_warnings, self.times_at))
 
     @property
     def plan(self) -> Plan:
@@ -150,11 +156,6 @@ def _notes_on_runs(experiment: Experiment, compared: _Compared) -> list[str]:
     notes += pool_notes(experiment, compared.losses_at)
     notes += session_notes(compared.timed, compared.times_at)
     return notes
-
-
-def asking_nothing(c: Comparison) -> Comparison:
-    """The same without a next step."""
-    return replace(c, next_action="", next_runs=None, fresh_seeds=None, more_seeds=None)
 
 
 def _compared(experiment: Experiment, use: samples.Usable, level: float) -> _Compared:
@@ -291,6 +292,7 @@ def _shared(compared: _Compared, metric: str, runs: pd.DataFrame, n_arms: int) -
         follows=_follows(compared),
         n_family=round(n_arms * compared.raised),
         lost=frozenset(compared.experiment.memory.lost),
+        time_doubts=compared.time_doubts,
     )
 
 
@@ -343,7 +345,6 @@ def _published(
     if compared.experiment.memory.lost:
         return None, ["No published delta beside ours: results that were seen are missing."]
     try:
-        beside = beside_the_published(compared.experiment, time_model, anytime=compared.anytime)
+        return beside_the_published(compared.experiment, time_model, anytime=compared.anytime), []
     except ValueError as error:
         return None, [f"No published delta beside ours: {error}."]
-    return beside, []

@@ -1,7 +1,8 @@
 """One arm against the baseline on one metric: from an effect to what is printed of it."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from reports.stats.verdicts import (
 )
 
 CLAIMS = ("helps", "hurts", "equal")  # kinds of verdicts
+TimeDoubts = Callable[[str, str], tuple[Caution, ...]]  # of an arm's times and another's
 LARGEST_LOG = 700.0  # above it a ratio is no number any more
 
 
@@ -44,6 +46,7 @@ class Metric:
     follows: Next  # what would be run next
     n_family: int  # changes that all intervals hold for: these arms, or more of the folder's
     lost: frozenset[str]  # arms that are not judged
+    time_doubts: TimeDoubts
 
     @property
     def is_difference(self) -> bool:
@@ -209,6 +212,11 @@ def comparison_of(metric: Metric, pair: Pair, doubts: tuple[Caution, ...] = ()) 
     )
 
 
+def asking_nothing(c: Comparison) -> Comparison:
+    """The same without a next step."""
+    return replace(c, next_action="", next_runs=None, fresh_seeds=None, more_seeds=None)
+
+
 def _is_bit_equal(metric: Metric, pair: Pair) -> bool:
     """Whether both ended at the same losses in every bit, block by block.
 
@@ -266,7 +274,7 @@ def _warnings(metric: Metric, pair: Pair, *, is_bit_equal: bool) -> list[Caution
     if metric.is_difference:
         warnings += _loss_warnings(metric, pair)
     else:
-        warnings += samples.time_warnings(metric.runs, pair.arm, metric.baseline)
+        warnings += metric.time_doubts(pair.arm, metric.baseline)
     if is_bit_equal:
         warnings.append(Caution.BIT_EQUAL)
     if pair.is_permuted:

@@ -8,6 +8,7 @@ import pandas as pd
 from scipy import stats
 
 from reports.analysis import samples
+from reports.analysis.machines import columns_of
 from reports.analysis.types import ArmOutcomes, NoiseFloor
 from reports.inputs.experiment import Experiment
 from reports.stats.intervals import Interval
@@ -26,25 +27,22 @@ def arm_outcomes(
 
     anytime: intervals hold at every look.
     """
-    planned = experiment.runs[experiment.runs["arm"] == arm]
-    is_outcome = planned["status"].isin(samples.OUTCOMES)
-    is_pending = planned["status"].isin(samples.PENDING)
+    planned, stale = columns_of(experiment.runs, arm, "status", "stale")
+    is_outcome, is_pending = np.isin(planned, samples.OUTCOMES), np.isin(planned, samples.PENDING)
     n_stale = 0
     if not experiment.accept_stale:
-        n_stale = int((planned["stale"].astype(bool) & is_outcome).sum())
-    of_arm = losses[losses["arm"] == arm]
-    finished = of_arm[of_arm["status"] == "finished"]
-    timed = times[(times["arm"] == arm) & (times["status"] == "finished")]
-    n, n_diverged = len(of_arm), int((of_arm["status"] == "diverged").sum())
+        n_stale = int((stale.astype(bool) & is_outcome).sum())
+    (ended,) = columns_of(losses, arm, "status")
+    n, n_diverged = len(ended), int((ended == "diverged").sum())
     diverged_rate, diverged_low, diverged_high = None, None, None
     if n:
         diverged_rate = n_diverged / n
         diverged_low, diverged_high = _rate_interval(n_diverged, n, anytime)
-    values = _measured(finished, timed)
+    values = _measured(losses, times, arm)
     mean, sd = _means(values)
     return ArmOutcomes(
         arm=arm,
-        n_finished=len(finished),
+        n_finished=int((ended == "finished").sum()),
         n_diverged=n_diverged,
         n_failed=int((~is_outcome & ~is_pending).sum()),
         n_pending=int(is_pending.sum()),
@@ -65,15 +63,15 @@ def _rate_interval(count: int, n: int, anytime: bool) -> Interval:
     return exact_rate(count, n)
 
 
-def _measured(finished: pd.DataFrame, timed: pd.DataFrame) -> dict[str, tuple[float, ...]]:
-    """Column of runs -> what finished runs measured of it, without columns that none did."""
+def _measured(losses: pd.DataFrame, times: pd.DataFrame, arm: str) -> dict[str, tuple[float, ...]]:
+    """Column of runs -> what the arm's finished ones measured, without columns that none did."""
     values = {}
-    for column in finished.select_dtypes("float"):
-        runs = timed if column in OF_TIMED_RUNS else finished
-        measured = runs[column].to_numpy(float)
-        measured = measured[~np.isnan(measured)]
+    for column in map(str, losses.columns[losses.dtypes == "float64"]):
+        runs = times if column in OF_TIMED_RUNS else losses
+        status, measured = columns_of(runs, arm, "status", column)
+        measured = measured[(status == "finished") & ~np.isnan(measured)]
         if len(measured):
-            values[str(column)] = tuple(measured.tolist())
+            values[column] = tuple(measured.tolist())
     return values
 
 

@@ -13,6 +13,7 @@ from harness.run.plan import Lock, Plan, PlanArm, SeedsRule
 from harness.run.readings import OwnMetric, Readings
 from reports.analysis import samples
 from reports.analysis.cautions import Caution
+from reports.analysis.copies import duplicated
 from reports.inputs.experiment import Experiment
 from reports.inputs.memory import Memory
 from reports.stats.contrasts import Sample
@@ -142,12 +143,12 @@ def test_copies_are_the_same_run_file_or_numbers_of_one_arm_budget_and_role() ->
         ({"val_loss": 3.0}, False),
         ({"train_time_s": 9.0}, False),
     ):
-        assert samples.duplicated(table({}, row)).tolist() == [False, is_copy], row
+        assert duplicated(table({}, row)).tolist() == [False, is_copy], row
     unknown = {"metrics_digest": None, "val_loss": NAN}
-    assert not samples.duplicated(table(unknown, {**unknown, "train_time_s": 9.0})).any()
+    assert not duplicated(table(unknown, {**unknown, "train_time_s": 9.0})).any()
     no_time = {"metrics_digest": None, "train_time_s": NAN, "val_loss": 3.0}
-    assert not samples.duplicated(table(no_time, no_time)).any()
-    assert samples.duplicated(table({}, same).drop(columns="metrics_digest")).tolist() == [0, 1]
+    assert not duplicated(table(no_time, no_time)).any()
+    assert duplicated(table({}, same).drop(columns="metrics_digest")).tolist() == [0, 1]
 
 
 def test_arms_stand_with_the_baseline_first_and_points_of_axes_apart() -> None:
