@@ -81,7 +81,7 @@ def forked(spec: RunSpec, folder: Path, at: int = AT) -> tuple[RunSpec, Path]:
             },
         ),
         # rotary tables have followed the window where it forks, and its warm-up put them back
-        (AT, {**YARN, "timing__protocol": "warmup-restore"}),
+        pytest.param(AT, {**YARN, "timing__protocol": "warmup-restore"}, marks=pytest.mark.slow),
     ],
     ids=["plain", "shuffled", "warmed", "twice", "global", "waiting", "bits", "yarn"],
 )
@@ -202,6 +202,7 @@ def rank(number: int, spec: RunSpec, folder: str) -> None:
     os._exit(0)  # gloo's threads may abort a regular exit
 
 
+@pytest.mark.slow
 def test_two_processes_go_on_as_they_were(spec_of: Callable[..., RunSpec], tmp_path: Path) -> None:
     """Momenta live on the process that computes their matrices alone."""
     sizes = {"data__ranks": 2, "data__micro_tokens": 256}

@@ -53,7 +53,7 @@ def by_hand(spec: RunSpec) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("protocol", ["warmup-restore", "skip10"])
-@pytest.mark.parametrize("arm", ["baseline", "untied_head"])
+@pytest.mark.parametrize("arm", [pytest.param("baseline", marks=pytest.mark.slow), "untied_head"])
 def test_a_protocol_changes_no_loss(
     spec_of: Callable[..., RunSpec], protocol: str, arm: str
 ) -> None:
