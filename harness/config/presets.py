@@ -1,5 +1,6 @@
 """Record presets as a chain of deltas: YAML in, dotted values with origins out."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -34,7 +35,7 @@ def search(kind: str) -> list[Path]:
 
     The working directory's come first.
     """
-    here = (Path.cwd() / "experiments" / kind).resolve()
+    here = Path(os.path.realpath(f"experiments/{kind}"))
     folders = dict.fromkeys((here, _packaged(kind)))
     return [folder for folder in folders if folder.is_dir()]
 

@@ -5,7 +5,7 @@ from dataclasses import Field
 from functools import cache
 from typing import Any
 
-from harness.config.run import RunConfig, Values, get, toggles
+from harness.config.run import RunConfig, Values, flat, toggles
 from harness.errors import UserError
 from harness.model.config import ON
 
@@ -35,8 +35,8 @@ def _fits(value: Any, accepted: Any, default: Any) -> bool:
 
 def _in_force(f: Field, kind: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What a toggle's value requires ("requires") or excludes ("conflicts"): fields, values."""
-    conditions: Mapping[Any, Values] = f.metadata.get(kind, {})
-    for condition, fields in conditions.items():
+    conditions: Mapping[Any, Values] | None = f.metadata.get(kind)
+    for condition, fields in conditions.items() if conditions else ():
         if _applies(f, condition, value):
             yield from fields.items()
 
@@ -55,10 +55,11 @@ def _declared() -> tuple[Values, tuple[tuple[str, Field], ...]]:
 def refusals(config: RunConfig) -> Iterator[str]:
     """Every combination that a toggle's declaration excludes: both fields and the way out."""
     defaults, conditional = _declared()
+    values = flat(config)
     for name, f in conditional:
-        value = get(config, name)
+        value = values[name]
         for other, accepted in _in_force(f, "requires", value):
-            present = get(config, other)
+            present = values[other]
             if _fits(present, accepted, defaults[other]):
                 continue
             wanted = "switched on"
@@ -70,7 +71,7 @@ def refusals(config: RunConfig) -> Iterator[str]:
                 f"set {other}, or leave {name} at {value_text(f.default)}"
             )
         for other, excluded in _in_force(f, "conflicts", value):
-            present = get(config, other)
+            present = values[other]
             if _fits(present, excluded, defaults[other]):
                 yield (
                     f"{name}={value_text(value)} conflicts with {other}={value_text(present)}: "

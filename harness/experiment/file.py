@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from harness.config.presets import names, search
@@ -50,6 +50,12 @@ def experiment_names() -> list[str]:
     return sorted(experiments)
 
 
+def _is_name(text: str) -> bool:
+    """Whether a text may be one of experiment_names()."""
+    parts = PurePosixPath(text).parts or (".",)
+    return "/".join(parts) == text and parts[0] not in NOT_EXPERIMENTS and ".." not in parts
+
+
 def experiment_path(text: str) -> Path:
     """The file of EXP: a path, or a name in experiments/ such as quickstart or deltas/r08."""
     if text.endswith((".yaml", ".yml")):
@@ -58,7 +64,7 @@ def experiment_path(text: str) -> Path:
             raise UserError(f"{path}: no such experiment file{near(path.stem, experiment_names())}")
         return path
     for folder in search("."):
-        if (folder / f"{text}.yaml").is_file() and text in experiment_names():
+        if (folder / f"{text}.yaml").is_file() and _is_name(text):
             return folder / f"{text}.yaml"
     every = experiment_names()
     # where nothing is near, those at the top: all of them are too many for a list
