@@ -36,10 +36,14 @@ FIGURES = {  # kind -> figures that are kept of it, too
 }
 
 
-def said_and_drawn(kind: str) -> str:
-    """What the page of a kind says and draws."""
+def page_of(kind: str) -> str:
+    """The page of a kind of experiment."""
     with TemporaryDirectory() as folder:
-        page = render([KINDS[kind](Path(folder))])
+        return render([KINDS[kind](Path(folder))])
+
+
+def said_and_drawn(kind: str, page: str) -> str:
+    """What the page of a kind says and draws."""
     text = page[page.index("<main") : page.index("</main>")]
     if kind != FIRST:
         kept = FIGURES.get(kind, ())
@@ -53,7 +57,7 @@ def main() -> None:
     for path in FOLDER.glob("*.html"):
         path.unlink()
     for kind in KINDS:
-        (FOLDER / f"{kind}.html").write_text(said_and_drawn(kind), encoding="utf-8")
+        (FOLDER / f"{kind}.html").write_text(said_and_drawn(kind, page_of(kind)), encoding="utf-8")
 
 
 if __name__ == "__main__":

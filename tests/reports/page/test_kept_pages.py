@@ -1,6 +1,6 @@
 """What pages say and draw is what they said and drew when somebody last read them: a change of it is read as a diff.
 
-That it is right is asked elsewhere: `verify` computes the numbers again, tests/reports/figures reads marks against their axes.
+That it is right the second path of `verify` says, which computes the numbers again; tests/reports/figures reads marks against their axes.
 """
 
 from itertools import zip_longest
@@ -10,8 +10,9 @@ import pytest
 
 from reports.page.write import draw_page, judged
 from reports.verify.page import read_page
+from reports.verify.verify import check_data
 from tests.findings import FINDINGS, PAGES
-from tests.kept_pages import FOLDER, said_and_drawn
+from tests.kept_pages import FOLDER, page_of, said_and_drawn
 from tests.report_kinds import KINDS
 
 LONG = 600_000  # bytes: pages of many runs are drawn again by slow tests
@@ -27,9 +28,11 @@ def first_difference(was: str, now: str) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_page_of_every_kind_says_and_draws_what_it_did(kind: str) -> None:
+def test_a_page_of_every_kind_is_confirmed_and_says_and_draws_what_it_did(kind: str) -> None:
+    page = page_of(kind)
+    assert check_data(read_page(page), None) == []
     kept = (FOLDER / f"{kind}.html").read_text(encoding="utf-8")
-    changed = first_difference(kept, said_and_drawn(kind))
+    changed = first_difference(kept, said_and_drawn(kind, page))
     assert not changed, f"{changed}; python -m tests.kept_pages writes it again: read the diff"
 
 
