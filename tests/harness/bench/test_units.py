@@ -94,7 +94,13 @@ WRONG = {  # unit: an array of its outcome
 }
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize(
+    "name",
+    [  # a whole network is as dear as it is to reproduce
+        pytest.param(n, marks=[pytest.mark.slow] * (n.endswith("_forward") and n != "r20_forward"))
+        for n in UNITS
+    ],
+)
 def test_one_wrong_number_fails(name: str, tmp_path: Path) -> None:
     arrays = dict(np.load(FOLDER / f"{name}.npz"))
     size = np.max(np.abs(arrays[WRONG[name]])) if UNITS[name].relative else 1.0

@@ -43,6 +43,7 @@ def is_ready(worker: Worker) -> bool:
     return worker.process.ready
 
 
+@pytest.mark.slow
 def test_the_port_is_bound_from_before_it_is_told_and_the_nodes_meet_there(tmp_path: Path) -> None:
     file = tmp_path / "meeting.json"
     first = Group(n_nodes=2, invites=Invitation(file=file, address="127.0.0.1"))

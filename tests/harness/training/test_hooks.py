@@ -87,7 +87,10 @@ def same(a: list[Any], b: list[Any]) -> bool:
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(
+    "preset",
+    [pytest.param(p, marks=[pytest.mark.slow] * (p not in ("r07", "r18"))) for p in PRESETS],
+)
 def test_an_arm_that_leaves_a_plug_in_off_is_the_preset_bit_for_bit(
     preset: str, plug: Plug
 ) -> None:

@@ -16,6 +16,7 @@ from tests.graphs import Graphs
 from tests.small_presets import batch, core, small
 
 WORLD = 2
+pytestmark = pytest.mark.slow
 ORDERS = {"train_first": ("train", "validate"), "validate_first": ("validate", "train")}
 WIDE = {"d_model": 128}  # 4.7 MB of matrices: DDP's first bucket is 1 MB
 
