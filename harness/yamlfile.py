@@ -78,7 +78,7 @@ def parse_value(text: str) -> Any:
     try:
         check_yaml(text)
         return _Loader(text, "--set").get_single_data()
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
         raise UserError(
             f"--set: cannot read the value {text!r}: {error.__class__.__name__}"
         ) from None
@@ -91,6 +91,8 @@ def _in_plain_words(text: str, error: yaml.YAMLError) -> yaml.YAMLError:
             pass
     except yaml.YAMLError as own:
         return own
+    except (ValueError, OverflowError):  # of letters and versions that there are not
+        return error
     return error
 
 
@@ -123,7 +125,7 @@ class YamlFile:
             self.data = loader.construct_document(node)
         except yaml.YAMLError as error:
             raise UserError(_refusal(path, _in_plain_words(text, error))) from None
-        except (RecursionError, ValueError) as error:
+        except (RecursionError, ValueError, OverflowError) as error:
             raise UserError(_refusal(path, error)) from None
         self.lines = loader.lines
         if not isinstance(self.data, dict):

@@ -35,8 +35,8 @@ def _fits(value: Any, accepted: Any, default: Any) -> bool:
 
 def _in_force(f: Field, kind: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What a toggle's value requires ("requires") or excludes ("conflicts"): fields, values."""
-    conditions: Mapping[Any, Values] | None = f.metadata.get(kind)
-    for condition, fields in conditions.items() if conditions else ():
+    conditions: Mapping[Any, Values] = f.metadata.get(kind, {})
+    for condition, fields in conditions.items():
         if _applies(f, condition, value):
             yield from fields.items()
 

@@ -51,7 +51,7 @@ def experiment_names() -> list[str]:
 
 
 def _is_name(text: str) -> bool:
-    """Whether a text may be one of experiment_names()."""
+    """Whether a text may be one of experiment_names(), or lie in a folder that a link leads to."""
     parts = PurePosixPath(text).parts or (".",)
     return "/".join(parts) == text and parts[0] not in NOT_EXPERIMENTS and ".." not in parts
 

@@ -62,10 +62,10 @@ def parse_yaml(text: str) -> Any:
 
 
 def check_yaml(text: str, *, most_digits: float = math.inf) -> None:
-    """Raise ValueError for too deep or too many nodes (aliases written out), or too long numbers.
+    """Raise ValueError for too deep or too many nodes, its aliases written out; YAMLError for none.
 
-    YAMLError for what is no YAML. To be called before a text is loaded: libyaml would use its
-    stack up.
+    To be called before a text is loaded: of deep ones libyaml would use up the stack.
+    most_digits: numbers that are longer are refused, too.
     """
     sizes: dict[str, int] = {}  # anchor -> nodes of what it names
     opened: list[tuple[str | None, int]] = []  # anchor of a list or mapping, nodes before it

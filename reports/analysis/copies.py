@@ -15,12 +15,14 @@ def duplicated(runs: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def _repeats(runs: pd.DataFrame, *columns: str) -> "pd.Series[bool]":
-    """Rows that repeat an earlier one's arm, budget, role and known values of these columns."""
-    is_told = np.logical_and.reduce([runs[column].notna() for column in columns])
+    """Rows that repeat an earlier one's arm, budget, role and known values of these columns.
+
+    Arm, budget and role are known of every run."""
+    is_known = np.logical_and.reduce([runs[column].notna() for column in columns])
     values = [runs[column].tolist() for column in ("arm", "budget", "role", *columns)]
     seen: set[tuple[object, ...]] = set()
     repeats = []
-    for *row, is_known in zip(*values, is_told, strict=True):
-        repeats.append(is_known and tuple(row) in seen)
+    for *row, all_known in zip(*values, is_known, strict=True):
+        repeats.append(all_known and tuple(row) in seen)
         seen.add(tuple(row))
     return pd.Series(repeats, index=runs.index, dtype=bool)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
-from harness.yamlfile import YamlFile
+from harness.yamlfile import YamlFile, parse_value
 
 WRONG = {
     "a mapping that is not closed": ("question: {a: 1\n", "not valid YAML"),
@@ -21,6 +21,12 @@ WRONG = {
         + "".join(f"{k}: &{k} [{', '.join([f'*{j}'] * 99)}]\n" for j, k in ("ab", "bc", "cd")),
         "not valid YAML: more than 200000 values",
     ),
+    "a letter beyond all": ('question: "\\U00110000"\n', "x.yaml:1: not valid YAML"),
+    "a letter far beyond all": ('question: "\\UFFFFFFFF"\n', "x.yaml:1: not valid YAML"),
+    "a version that there is not": (
+        f"%YAML 1.{'9' * 5000}\n---\na: 1\n",
+        "x.yaml:1: not valid YAML",
+    ),
     "a tab": ("a:\n\t- b\n", r"x.yaml:2: not valid YAML: found character '\\t'"),
     "nothing": ("# a comment\n", "the file is empty"),
     "a list": ("- a\n- b\n", "must be a mapping"),
@@ -35,3 +41,9 @@ def test_what_is_no_yaml_is_refused_in_one_line(what: str, tmp_path: Path) -> No
     with pytest.raises(UserError, match=said) as error:
         YamlFile(path)
     assert str(error.value).startswith(f"{path}") and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "&a [*a]", "*a", "[1", '"\\UFFFFFFFF"'])
+def test_a_value_that_is_no_yaml_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="--set: cannot read the value"):
+        parse_value(text)

@@ -110,8 +110,21 @@ def test_a_folder_stands_for_its_experiments_and_a_near_miss_is_suggested() -> N
     assert in_folder("quickstart") == ["quickstart"]
     with pytest.raises(UserError, match="did you mean 'claims/softcap'"):
         experiment_path("claims/sofcap")
-    with pytest.raises(UserError, match="unknown experiment 'records/r08'"):
-        experiment_path("records/r08")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "records/r08",
+        "../experiments/quickstart",
+        "claims/../quickstart",
+        "./quickstart",
+        "deltas//r08",
+    ],
+)
+def test_a_name_is_one_of_the_list_and_no_other_way_to_its_file(text: str) -> None:
+    with pytest.raises(UserError, match=f"unknown experiment '{re.escape(text)}'"):
+        experiment_path(text)
 
 
 def test_what_a_machine_lacks_is_left_out_by_name() -> None:
