@@ -144,8 +144,9 @@ def line_with_secret(code: str) -> int | None:
 
     A program has many names of secrets and few values: a text of letters and digits counts alone.
     """
+    holds_own = without_own(code) != code
     for number, line in enumerate(code.split("\n"), 1):
-        clean = without_own(line)
+        clean = without_own(line) if holds_own else line
         for rule in RULES:
             if rule.sure and any(word in line.lower() for word in rule.words):
                 clean = rule.pattern.sub(rule.replacement, clean)
