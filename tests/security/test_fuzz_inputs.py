@@ -67,7 +67,9 @@ def test_a_small_packed_log_that_holds_a_great_deal_is_refused(
     (tmp_path / "logs" / "sound.txt.gz").write_bytes(gzip.compress(ERAS["year_2025"](3.3).encode()))
     for ending, pack in PACKED.items():
         if ending:
-            (tmp_path / "logs" / f"bomb{ending}").write_bytes(pack((b"step" * 256 + b"\n") * (1 << 11)))
+            (tmp_path / "logs" / f"bomb{ending}").write_bytes(
+                pack((b"step" * 256 + b"\n") * (1 << 11))
+            )
     at = ("--results", tmp_path / "results")
     assert ablate("import", tmp_path / "logs", "--experiment", "x", *at) == 1
     out = capsys.readouterr().out

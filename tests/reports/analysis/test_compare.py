@@ -429,6 +429,18 @@ def test_packed_losses_need_whole_node_ones_to_vouch_for_them(tmp_path):
     assert Caution.TWO_PHASE_UNVERIFIED in compare_all(experiment).warnings
 
 
+def test_an_arm_has_its_times_from_timing_runs_and_what_failed_is_not_stale(tmp_path):
+    write_experiment(tmp_path, arms=STRONG[:2], n_seeds=4)
+    experiment = load("split", tmp_path)
+    runs = experiment.runs
+    runs.loc[runs["block"] >= 2, ["role", "step_ms"]] = ["timing", 7.0]
+    runs.loc[(runs["block"] == 0) & (runs["arm"] == "good"), ["status", "stale"]] = ["failed", True]
+    told = compare_all(experiment).cells["good"]
+    assert told.values["step_ms"] == (7.0, 7.0)
+    assert len(told.values["val_loss"]) == 1
+    assert (told.n_failed, told.n_stale, told.n_finished) == (1, 0, 1)
+
+
 # ---- stopping
 
 
