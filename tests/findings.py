@@ -21,7 +21,6 @@ FINDINGS = Path(__file__).resolve().parents[1] / "docs" / "findings"
 HISTORY = FINDINGS / "history" / "history.html"  # written by `ablate atlas`: it has no data in it
 OLDER = "7_of_8"  # how a page's name ends that shows an experiment before its end
 PAGES = [page for page in sorted(FINDINGS.rglob("*.html")) if page != HISTORY]
-SHORT = [page for page in PAGES if page.stat().st_size < 600_000]  # of few runs
 
 
 def tell_of_others(data: Content, path: Path, pages: Mapping[Path, Sequence[Content]]) -> None:
