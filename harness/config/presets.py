@@ -47,16 +47,23 @@ def _packaged(kind: str) -> Path:
 
 def find(kind: str, name: str, what: str) -> Path:
     """The file of a name; a near miss is suggested."""
-    for folder in search(kind):
+    path = _in_folders(search(kind), name)
+    if path is None:
+        raise UserError(f"unknown {what} '{name}'{near(name, names(kind))}")
+    return path
+
+
+def _in_folders(folders: Iterable[Path], name: str) -> Path | None:
+    for folder in folders:
         if (folder / f"{name}.yaml").is_file():
             return folder / f"{name}.yaml"
-    raise UserError(f"unknown {what} '{name}'{near(name, names(kind))}")
+    return None
 
 
 def names(kind: str) -> list[str]:
     """The names of all files of a kind."""
-    stems = {path.stem for folder in search(kind) for path in folder.glob("*.yaml")}
-    return sorted(stems)
+    files = {file for folder in search(kind) for file in os.listdir(folder)}
+    return sorted(file.removesuffix(".yaml") for file in files if file.endswith(".yaml"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +86,16 @@ class Preset:
     @property
     def chain(self) -> "list[Preset]":
         """This preset and all it stands on, the first record first."""
-        if self.base is None:
-            return [self]
-        return [*load_preset(self.base).chain, self]
+        folders, chain = search("records"), [self]
+        while (base := chain[0].base) is not None:
+            path = _in_folders(folders, base)
+            below = load_preset(base) if path is None else _load(path)
+            if below in chain:
+                raise UserError(
+                    f"{chain[0].path}: base {base} stands on {chain[0].name} itself: name another"
+                )
+            chain.insert(0, below)
+        return chain
 
 
 def check_names(values: Iterable[str], where: WhereOf, plugins: Iterable[str] = ()) -> None:

@@ -1,7 +1,7 @@
 """What a toggle requires of others and what it conflicts with, as its declaration says."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import Field
+from collections.abc import Iterator
+from dataclasses import Field, dataclass
 from functools import cache
 from typing import Any
 
@@ -33,50 +33,64 @@ def _fits(value: Any, accepted: Any, default: Any) -> bool:
     return value in accepted
 
 
-def _in_force(f: Field, kind: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What a toggle's value requires ("requires") or excludes ("conflicts"): fields, values."""
-    conditions: Mapping[Any, Values] = f.metadata.get(kind, {})
-    for condition, fields in conditions.items():
-        if _applies(f, condition, value):
-            yield from fields.items()
+@dataclass(frozen=True, kw_only=True)
+class Restriction:
+    """What a toggle requires of others, or excludes, at a value."""
+
+    name: str
+    f: Field
+    condition: Any
+    excludes: bool
+    others: Values  # field -> the values that it has to have, or must not
+
+    def refusal(self, value: Any, other: str, present: Any) -> str:
+        """That these two do not go together, and the way out."""
+        said, default = f"{self.name}={value_text(value)}", value_text(self.f.default)
+        if self.excludes:
+            return (
+                f"{said} conflicts with {other}={value_text(present)}: "
+                f"leave {self.name} at {default} or switch {other} off"
+            )
+        accepted, wanted = self.others[other], "switched on"
+        if accepted != ON:
+            wanted = " or ".join(map(value_text, accepted))
+        return (
+            f"{said} requires {other} to be {wanted}, but it is {value_text(present)}: "
+            f"set {other}, or leave {self.name} at {default}"
+        )
 
 
 @cache
-def _declared() -> tuple[Values, tuple[tuple[str, Field], ...]]:
-    """Every toggle's default, and the toggles that require something or exclude it."""
-    conditional = [
-        (name, f)
-        for name, f in toggles()
-        if f.metadata.get("requires") or f.metadata.get("conflicts")
-    ]
-    return {name: f.default for name, f in toggles()}, tuple(conditional)
+def _restrictions() -> tuple[Restriction, ...]:
+    restrictions = []
+    for name, f in toggles():
+        for kind in ("requires", "conflicts"):
+            for condition, others in f.metadata.get(kind, {}).items():
+                excludes = kind == "conflicts"
+                restrictions.append(
+                    Restriction(
+                        name=name, f=f, condition=condition, excludes=excludes, others=others
+                    )
+                )
+    return tuple(restrictions)
+
+
+@cache
+def _defaults() -> Values:
+    return {name: f.default for name, f in toggles()}
 
 
 def refusals(config: RunConfig) -> Iterator[str]:
     """Every combination that a toggle's declaration excludes: both fields and the way out."""
-    defaults, conditional = _declared()
-    values = flat(config)
-    for name, f in conditional:
-        value = values[name]
-        for other, accepted in _in_force(f, "requires", value):
+    defaults, values = _defaults(), flat(config)
+    for restriction in _restrictions():
+        value = values[restriction.name]
+        if not _applies(restriction.f, restriction.condition, value):
+            continue
+        for other, stated in restriction.others.items():
             present = values[other]
-            if _fits(present, accepted, defaults[other]):
-                continue
-            wanted = "switched on"
-            if accepted != ON:
-                wanted = " or ".join(map(value_text, accepted))
-            yield (
-                f"{name}={value_text(value)} requires {other} to be {wanted}, "
-                f"but it is {value_text(present)}: "
-                f"set {other}, or leave {name} at {value_text(f.default)}"
-            )
-        for other, excluded in _in_force(f, "conflicts", value):
-            present = values[other]
-            if _fits(present, excluded, defaults[other]):
-                yield (
-                    f"{name}={value_text(value)} conflicts with {other}={value_text(present)}: "
-                    f"leave {name} at {value_text(f.default)} or switch {other} off"
-                )
+            if _fits(present, stated, defaults[other]) == restriction.excludes:
+                yield restriction.refusal(value, other, present)
 
 
 def check_requirements(config: RunConfig) -> None:

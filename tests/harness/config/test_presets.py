@@ -16,6 +16,7 @@ from harness.config.run import SECTIONS, RunConfig, flat, toggles
 from harness.config.scales import load_scale
 from harness.config.validate import check_config
 from harness.data.positions import Global, PerRank
+from harness.errors import UserError
 from harness.experiment.values import check_values
 from harness.model.gpt import GPT
 from harness.model.parameters import parameters_by_role
@@ -345,3 +346,24 @@ def test_the_document_names_fields_that_exist_and_forgets_none_that_a_record_set
         for name in change.values
     }
     assert used <= fields
+
+
+@pytest.mark.parametrize(
+    ("bases", "told"),
+    [
+        ({"r08": "r08"}, "r08.yaml: base r08 stands on r08 itself: name another"),
+        ({"mine": "yours", "yours": "mine"}, "yours.yaml: base mine stands on yours itself"),
+    ],
+)
+def test_a_preset_that_stands_on_itself_is_refused(
+    bases: dict[str, str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "experiments" / "records"
+    folder.mkdir(parents=True)
+    for name, base in bases.items():
+        (folder / f"{name}.yaml").write_text(
+            f"base: {base}\nchanges: {{deep: {{model.n_layer: 3}}}}\n"
+        )
+    with pytest.raises(UserError, match=re.escape(told)):
+        preset_values(next(iter(bases)))
