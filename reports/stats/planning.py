@@ -207,8 +207,9 @@ def seeds_needed(
     level: float = 0.95,
     anytime: bool = False,
     prior: Prior | None = None,
+    most: int = MAX_SEEDS,
 ) -> int | None:
-    """Smallest n that detects `difference`; None above MAX_SEEDS.
+    """Smallest n that detects `difference`; None above `most`.
 
     sd: of one run, in the unit of `difference`. n_arms: compared with the baseline. power: of
     finding it. level: of the intervals. anytime: n is the most an adaptive design may reach.
@@ -229,19 +230,19 @@ def seeds_needed(
         return loss is not None and loss <= difference
 
     sure = float(stats.norm.isf((1 - level) / 2 / n_arms) + stats.norm.ppf(power))
-    of_known_sd = 2 * min(sure * sd / difference, MAX_SEEDS) ** 2
-    return _fewest(enough, guess=math.ceil(min(of_known_sd, MAX_SEEDS)))
+    of_known_sd = 2 * min(sure * sd / difference, most) ** 2
+    return _fewest(enough, guess=math.ceil(of_known_sd), most=most)
 
 
-def _fewest(enough: Callable[[int], bool], *, guess: int) -> int | None:
-    """Smallest n up to MAX_SEEDS that is enough, of which every larger one is; None for none.
+def _fewest(enough: Callable[[int], bool], *, guess: int, most: int) -> int | None:
+    """Smallest n up to `most` that is enough, of which every larger one is; None for none.
 
     guess: where to look first, in steps that double: each look may draw 40,000 experiments."""
-    low, high, step = 0, max(1, guess), 1
+    low, high, step = 0, max(1, min(guess, most)), 1
     while not enough(high):
-        if high == MAX_SEEDS:
+        if high == most:
             return None
-        low, high, step = high, min(high + step, MAX_SEEDS), 2 * step
+        low, high, step = high, min(high + step, most), 2 * step
     while high - low > step:  # nothing below the guess was looked at
         if not enough(high - step):
             low = high - step

@@ -181,12 +181,14 @@ def fresh_seeds(difference: float, evidence: Evidence, family: Family) -> int | 
     sd = _sd_of_blocks(evidence)
     if not difference > 0 or sd is None or sd == 0:
         return None
-    n = seeds_needed(
-        difference, sd=sd / math.sqrt(2), n_arms=family.n_arms, power=DECIDED, level=family.level
+    return seeds_needed(
+        difference,
+        sd=sd / math.sqrt(2),
+        n_arms=family.n_arms,
+        power=DECIDED,
+        level=family.level,
+        most=MANY_SEEDS,
     )
-    if n is None or n > MANY_SEEDS:
-        return None
-    return n
 
 
 def _difference_to_find(evidence: Evidence, family: Family) -> float | None:
