@@ -49,7 +49,7 @@ def same_machine(runs: pd.DataFrame, arms: Sequence[str]) -> bool:
 
 def differs_in_a_block(runs: pd.DataFrame, arms: Sequence[str], column: str) -> bool:
     """Whether runs of a block have several known values in a column."""
-    if column not in runs:
+    if column not in runs or len(set(map(str, runs[column]))) < 2:
         return False
     values_of: dict[str, set[str]] = {}
     for arm in arms:

@@ -6,7 +6,7 @@ Their errors from formulas, the coverage of an interval by integration at the pr
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -135,6 +135,7 @@ def rate_beyond(distance: float, errors: Sequence[Spread], m: float) -> float:
     return max(beyond(distance / error.se, m, error.df) for error in errors)
 
 
+@lru_cache(maxsize=4096)
 def beyond(c: float, m: float, df: float) -> float:
     """P(max |T| > c) of m contrasts with one baseline in complete blocks, by a grid.
 
