@@ -1,5 +1,6 @@
 """One thread per process: the tests' tensors are tiny, and threads that wait for each other make a busy machine crawl."""
 
+import gc
 import os
 import re
 import sys
@@ -21,6 +22,8 @@ settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
+# nothing of what is collected is garbage: looking for it takes a third of the time
+gc.disable()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -70,3 +73,8 @@ def pytest_collection_modifyitems(items):
     """The longest files first: a file is one process's, and one of eight minutes at the end would leave the others idle."""
     order = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path.name, len(LONGEST)))
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()

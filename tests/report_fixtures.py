@@ -8,6 +8,7 @@ import datetime
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def curve(
             value = float("nan") if i == n_points - 1 else float(loss + 3.0 * (part - 0.66) / 0.34)
         step = round(budget * part)
         since = step - (rows[-1]["step"] if rows else 0)
-        times = 1e3 * step_s * (1 + np.abs(of_steps.normal(0, 0.03, since))) if single_steps else ()
+        times = 1e3 * step_s * (1 + np.abs(of_steps.normal(0, 0.03, since if single_steps else 0)))
         rows.append(
             {
                 "kind": "val",
@@ -101,9 +102,16 @@ def curve(
                 "val_loss": None if np.isnan(value) else value,
                 "train_time_s": step * step_s,
             }
-            | ({"step_times_ms": [round(float(t), 2) for t in times]} if single_steps else {})
+            | ({"step_times_ms": [round(t, 2) for t in times.tolist()]} if single_steps else {})
         )
     return rows
+
+
+@lru_cache(maxsize=256)
+def as_yaml(text: str) -> str:
+    """What a text of JSON says."""
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return str(yaml.dump(json.loads(text), Dumper=dumper, sort_keys=False))
 
 
 def write_json(path: Path, value: Any) -> str:
@@ -274,9 +282,8 @@ def write_run(
         },
         "toggles": list(arm.changes),
     }
-    text = yaml.dump(
-        document, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False
-    )
+    settings = json.dumps({"config": document.pop("config")})  # which an arm's runs have in common
+    text = as_yaml(json.dumps(document)) + as_yaml(settings)
     (folder / "config.yaml").write_text(text, encoding="utf-8")
     environment = {
         "host": node,

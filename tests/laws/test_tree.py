@@ -5,7 +5,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from harness.config.run import RunConfig, flat
 from harness.config.scales import load_scale
 from harness.config.validate import check_config
 from harness.experiment.experiment import load_experiment
+from tests.laws.test_plain_lines import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("model", "optim", "harness", "reports")
@@ -110,11 +110,6 @@ CORE = tuple(
     "harness/bench/parity.py",
     "harness/bench/gpu_check.py",
 )
-
-
-@cache
-def nodes(source: str) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(ast.parse(source)))
 
 
 def imported(source: str, *, package: str = "", module_level: bool = False) -> Iterator[str]:

@@ -68,7 +68,7 @@ def test_a_small_packed_log_that_holds_a_great_deal_is_refused(
     for ending, pack in PACKED.items():
         if ending:
             (tmp_path / "logs" / f"bomb{ending}").write_bytes(
-                pack((b"step" * 256 + b"\n") * (1 << 11))
+                pack((b"step" * 256 + b"\n") * (1 << 10))
             )
     at = ("--results", tmp_path / "results")
     assert ablate("import", tmp_path / "logs", "--experiment", "x", *at) == 1
@@ -87,7 +87,7 @@ def test_the_archive_of_a_plug_in_may_be_anything(ours: Path, tmp_path: Path) ->
         return path.read_text()
 
     def write(path: Path, n_mib: int, more: str = "") -> None:
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as made:
             made.writestr("plugin/a.py", PLUGIN + more)
             with made.open("more.py", "w") as file:
                 for _ in range(n_mib):
