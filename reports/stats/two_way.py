@@ -160,12 +160,9 @@ def drawn_squares(rng: np.random.Generator, r: int, n: int, k: int) -> tuple[Arr
     of_two = np.eye(2) - 1 / k  # what arm + block leaves of two arms
     root = np.linalg.cholesky(of_two) if k > 2 else np.array([[1, 0], [-1, 0]]) / np.sqrt(2)
     first, second = np.sqrt(rng.chisquare(n - 1, r)), np.sqrt(rng.chisquare(max(n - 2, 1e-9), r))
-    drawn = np.zeros((r, 2, 2))
-    drawn[:, 0, 0], drawn[:, 1, 0] = first, rng.normal(size=r)
-    drawn[:, 1, 1] = second if n > 2 else 0.0
-    squares = drawn[:, 0, 0] ** 2 + drawn[:, 1, 0] ** 2 + drawn[:, 1, 1] ** 2
-    whole = squares if k > 2 else first**2
+    between, second = rng.normal(size=r), second if n > 2 else np.zeros(r)
+    whole = first**2 + between**2 + second**2 if k > 2 else first**2
     if k > 3:
         whole = whole + rng.chisquare((n - 1) * (k - 3), r)
-    of_each = (root @ drawn) ** 2
-    return of_each[:, :, 0] + of_each[:, :, 1], whole
+    of_each = [(a * first + b * between) ** 2 + (b * second) ** 2 for a, b in root]
+    return np.stack(of_each, axis=1), whole
