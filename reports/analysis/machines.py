@@ -39,17 +39,22 @@ def same_machine(runs: pd.DataFrame, arms: Sequence[str]) -> bool:
     """Whether nothing known of the runs' machines differs: the GPUs, how many, their memory.
 
     What a run does not know differs from nothing."""
-    rows = np.flatnonzero(runs["arm"].isin(arms))
-    for column in runs.columns.intersection([*MACHINE]):
+    for column in [name for name in MACHINE if _varies(runs, name)]:
+        rows = np.flatnonzero(runs["arm"].isin(arms))
         values = {str(value) for value in runs[column].to_numpy()[rows]}
         if len(values.difference(NOT_KNOWN)) > 1:
             return False
     return True
 
 
+def _varies(runs: pd.DataFrame, column: str) -> bool:
+    """Whether there is a column whose values are not all the same."""
+    return column in runs and len(set(map(str, runs[column]))) > 1
+
+
 def differs_in_a_block(runs: pd.DataFrame, arms: Sequence[str], column: str) -> bool:
     """Whether runs of a block have several known values in a column."""
-    if column not in runs or len(set(map(str, runs[column]))) < 2:
+    if not _varies(runs, column):
         return False
     values_of: dict[str, set[str]] = {}
     for arm in arms:

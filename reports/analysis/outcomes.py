@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import stats
 
 from reports.analysis import samples
@@ -66,13 +67,21 @@ def _rate_interval(count: int, n: int, anytime: bool) -> Interval:
 def _measured(losses: pd.DataFrame, times: pd.DataFrame, arm: str) -> dict[str, tuple[float, ...]]:
     """Column of runs -> what the arm's finished ones measured, without columns that none did."""
     values = {}
+    of_losses, of_times = _finished(losses, arm), _finished(times, arm)
     for column in map(str, losses.columns[losses.dtypes == "float64"]):
-        runs = times if column in OF_TIMED_RUNS else losses
-        status, measured = columns_of(runs, arm, "status", column)
-        measured = measured[(status == "finished") & ~np.isnan(measured)]
+        measured = losses[column].to_numpy()[of_losses]
+        if column in OF_TIMED_RUNS:
+            measured = times[column].to_numpy()[of_times]
+        measured = measured[~np.isnan(measured)]
         if len(measured):
             values[column] = tuple(measured.tolist())
     return values
+
+
+def _finished(runs: pd.DataFrame, arm: str) -> NDArray[np.intp]:
+    """The rows of an arm's finished runs."""
+    is_finished = runs["status"].to_numpy() == "finished"
+    return np.flatnonzero(is_finished & (runs["arm"].to_numpy() == arm))
 
 
 def _means(values: Mapping[str, Sequence[float]]) -> tuple[dict[str, float], dict[str, float]]:
