@@ -20,7 +20,6 @@ from harness.provenance.redact import redact
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 # containers between two looks for garbage; a report makes a million that are none
 MADE_BEFORE_A_LOOK = 100_000
-atexit.register(gc.freeze)  # looking for garbage at the end was a seventh of `ablate plan`
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -29,6 +28,8 @@ def main(arguments: list[str] | None = None) -> None:
     An error is one line on standard error and exit 2; --debug shows where it came from.
     """
     gc.set_threshold(MADE_BEFORE_A_LOOK)
+    # a last look would be a seventh of `ablate plan`; what is open is closed by who opened it
+    atexit.register(gc.freeze)
     with printed_without_own():
         _main(sys.argv[1:] if arguments is None else arguments)
 

@@ -22,8 +22,6 @@ settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
-# nothing of what is collected is garbage: looking for it takes a third of the time
-gc.disable()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -75,6 +73,12 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: order.get(item.path.name, len(LONGEST)))
 
 
-def pytest_collection_finish():
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Next to nothing of what is collected is garbage: looking for it would take a third of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()

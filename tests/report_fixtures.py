@@ -109,7 +109,7 @@ def curve(
 
 @lru_cache(maxsize=256)
 def as_yaml(text: str) -> str:
-    """What a text of JSON says."""
+    """What JSON says, which can be a key of what is remembered."""
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return str(yaml.dump(json.loads(text), Dumper=dumper, sort_keys=False))
 

@@ -88,11 +88,12 @@ class Preset:
         """This preset and all it stands on, the first record first."""
         folders, chain = search("records"), [self]
         while (base := chain[0].base) is not None:
-            path = _in_folders(folders, base)
+            path = _in_folders(folders, base)  # None for `modern`, and for a name of none
             below = load_preset(base) if path is None else _load(path)
             if below in chain:
                 raise UserError(
-                    f"{chain[0].path}: base {base} stands on {chain[0].name} itself: name another"
+                    f"{read_file(chain[0].path).where('base')}: base {base} stands on "
+                    f"{chain[0].name} itself: name another"
                 )
             chain.insert(0, below)
         return chain

@@ -34,7 +34,7 @@ def _fits(value: Any, accepted: Any, default: Any) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Restriction:
+class _Restriction:
     """What a toggle requires of others, or excludes, at a value."""
 
     name: str
@@ -61,14 +61,14 @@ class Restriction:
 
 
 @cache
-def _restrictions() -> tuple[Restriction, ...]:
+def _restrictions() -> tuple[_Restriction, ...]:
     restrictions = []
     for name, f in toggles():
         for kind in ("requires", "conflicts"):
             for condition, others in f.metadata.get(kind, {}).items():
                 excludes = kind == "conflicts"
                 restrictions.append(
-                    Restriction(
+                    _Restriction(
                         name=name, f=f, condition=condition, excludes=excludes, others=others
                     )
                 )

@@ -67,7 +67,7 @@ def _rate_interval(count: int, n: int, anytime: bool) -> Interval:
 def _measured(losses: pd.DataFrame, times: pd.DataFrame, arm: str) -> dict[str, tuple[float, ...]]:
     """Column of runs -> what the arm's finished ones measured, without columns that none did."""
     values = {}
-    of_losses, of_times = _finished(losses, arm), _finished(times, arm)
+    of_losses, of_times = _rows_of_finished(losses, arm), _rows_of_finished(times, arm)
     for column in map(str, losses.columns[losses.dtypes == "float64"]):
         measured = losses[column].to_numpy()[of_losses]
         if column in OF_TIMED_RUNS:
@@ -78,7 +78,7 @@ def _measured(losses: pd.DataFrame, times: pd.DataFrame, arm: str) -> dict[str, 
     return values
 
 
-def _finished(runs: pd.DataFrame, arm: str) -> NDArray[np.intp]:
+def _rows_of_finished(runs: pd.DataFrame, arm: str) -> NDArray[np.intp]:
     """The rows of an arm's finished runs."""
     is_finished = runs["status"].to_numpy() == "finished"
     return np.flatnonzero(is_finished & (runs["arm"].to_numpy() == arm))

@@ -64,8 +64,7 @@ def read_table(path: Path) -> list[dict[str, str]]:
             f"{path}: the published runs are missing: restore the file from the repository"
         )
     with path.open(newline="", encoding="utf-8") as file:
-        columns, *rows = csv.reader(file)
-    return [dict(zip(columns, row, strict=True)) for row in rows]
+        return list(csv.DictReader(file))
 
 
 def final_rows(path: Path = RUNS) -> dict[tuple[str, str, str], dict[str, str]]:

@@ -30,7 +30,7 @@ def defined(text: str) -> Iterator[str]:
 
 def known(text: str) -> Iterator[tuple[int, str]]:
     """The private names that a file of tests has of others, with their lines."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(ast.parse(text)):  # read once: not worth keeping
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls"):
             yield node.lineno, node.attr
         elif isinstance(node, ast.ImportFrom):

@@ -351,8 +351,8 @@ def test_the_document_names_fields_that_exist_and_forgets_none_that_a_record_set
 @pytest.mark.parametrize(
     ("bases", "told"),
     [
-        ({"r08": "r08"}, "r08.yaml: base r08 stands on r08 itself: name another"),
-        ({"mine": "yours", "yours": "mine"}, "yours.yaml: base mine stands on yours itself"),
+        ({"r08": "r08"}, "r08.yaml:1: base r08 stands on r08 itself: name another"),
+        ({"mine": "yours", "yours": "mine"}, "yours.yaml:1: base mine stands on yours itself"),
     ],
 )
 def test_a_preset_that_stands_on_itself_is_refused(
