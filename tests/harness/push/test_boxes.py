@@ -265,11 +265,12 @@ def test_what_sends_outlives_a_runner_that_is_killed_until_its_runs_are_there(
 
 def test_a_place_that_fails_meanwhile_changes_no_run_and_no_exit_code(tmp_path: Path) -> None:
     there = tmp_path / "there"
-    matrix = Matrix(tmp_path, n_seeds=3, **SLOW)
+    matrix = Matrix(tmp_path, n_seeds=3, FAKE={"1": "hold", "2": "hold"})
     process = matrix.start("--push", str(there), "--max-parallel", "1")
     wait_for(lambda: results_of(there), seen=matrix.seen)
     (there / "runs").rename(tmp_path / "elsewhere")
     (there / "runs").touch()
+    (tmp_path / "go").touch()
     out, err = process.communicate(timeout=240)
     assert (process.returncode, "fake: everything is finished" in out) == (0, True), err
     last = out.splitlines()[-1]

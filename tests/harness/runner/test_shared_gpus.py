@@ -24,10 +24,11 @@ from harness.runner.service import Answers
 from harness.runner.train_run import Alone, StopRequest
 from harness.store.store import Store
 from tests.fake_driver import FakeDriver
-from tests.fake_matrix import DEADLINE_S, Matrix
+from tests.fake_matrix import DEADLINE_S, Matrix, wait_for
 from tests.one_run import SPEC
 
 N_GPUS, N_SEEDS = 2, 3
+IN_USE = "is in use by another runner on this node"
 
 
 def spans_of(results: Path) -> list[tuple[str, str, str]]:
@@ -55,13 +56,17 @@ def test_two_runners_in_two_folders_share_no_gpu(tmp_path: Path, options: tuple[
     both = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        environment["FAKE_STEP_S"] = "0.05"
-        both.append(Matrix(tmp_path / name, n_seeds=N_SEEDS, **environment))
+        environment["FAKE_STEP_S"] = "0.02"
+        both.append(Matrix(tmp_path / name, n_seeds=N_SEEDS, FAKE={"0": "hold"}, **environment))
     exclusive = ("--set", "system.compile=off", "--set", "timing.exclusive_node=true")
     processes = [
         both[0].start("--set", "system.compile=off"),
         both[1].start(*(exclusive if options else exclusive[:2])),
     ]
+    said = [process.said[0] for process in processes]
+    wait_for(lambda: any(path.exists() and IN_USE in path.read_text() for path in said))
+    for matrix in both:
+        (matrix.file.parent / "go").touch()
     outputs = [process.communicate(timeout=DEADLINE_S) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     spans = sorted(spans_of(both[0].results) + spans_of(both[1].results))
@@ -72,7 +77,6 @@ def test_two_runners_in_two_folders_share_no_gpu(tmp_path: Path, options: tuple[
         whole = [(began, ended) for _, began, ended in spans_of(both[1].results)]
         for _, began, ended in spans_of(both[0].results):
             assert all(ended <= b or e <= began for b, e in whole)  # on the other GPU neither
-    assert any("is in use by another runner on this node" in out for out, _ in outputs)
 
 
 def test_who_needs_several_gpus_comes_before_those_that_come_later(
