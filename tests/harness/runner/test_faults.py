@@ -91,20 +91,20 @@ def test_the_next_call_does_what_is_left(faulty: tuple[Matrix, int, str]) -> Non
 
 def test_a_run_that_makes_no_step_is_ended_by_the_watchdog(tmp_path: Path) -> None:
     matrix = Matrix(
-        tmp_path, n_seeds=1, FAKE={"0": "hang"}, FAKE_SILENCE_S="2", FAKE_STILL_UNTIL=str(N)
+        tmp_path, n_seeds=1, FAKE={"0": "hang"}, FAKE_SILENCE_S="1", FAKE_STILL_UNTIL=str(N)
     )
     code, out, _ = matrix.run()
     assert code == 1
-    assert out.count("timeout: it made no step for 2 s") == 2 * N  # as it ends, and in the summary
+    assert out.count("timeout: it made no step for 1 s") == 2 * N  # as it ends, and in the summary
     assert matrix.ends(0) == [["timeout"]] * N
     assert matrix.trailing() == []
 
 
 def test_a_run_that_takes_too_long_is_ended_by_the_wall_limit(tmp_path: Path) -> None:
     matrix = Matrix(tmp_path, n_seeds=1, FAKE={"0": "slow"}, FAKE_STILL_UNTIL=str(N))
-    code, out, _ = matrix.run("--wall-limit", "2")
+    code, out, _ = matrix.run("--wall-limit", "1")
     assert code == 1
-    assert "it ran longer than its wall limit of 2 s" in out
+    assert "it ran longer than its wall limit of 1 s" in out
     assert matrix.ends(0) == [["timeout"]] * N
     assert matrix.trailing() == []
 
