@@ -80,5 +80,4 @@ def pytest_collection():
     try:
         return (yield)
     finally:
-        gc.freeze()
         gc.enable()
