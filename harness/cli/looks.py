@@ -1,7 +1,8 @@
 """Looks are noted in the ledger, as far as it can be written; seeds with results are refused."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,11 @@ if TYPE_CHECKING:
 
 
 def remember_look(plan: "Plan", results: Path, look: str) -> None:
-    """Note a look in the ledger; of a folder that cannot be written it is said and forgotten."""
+    """Note a look in the ledger, as far as it can be written."""
     from harness.store.looks import note_look
 
-    try:
+    with _forgotten_if_unwritable(results):
         note_look(results, plan, look)
-    except OSError as error:
-        reason = error.strerror or error
-        print(f"{results}: cannot be written ({reason}): this look is not noted", file=sys.stderr)
 
 
 def note_looks(results: Path, states: "Mapping[str, RunState]") -> None:
@@ -29,8 +27,15 @@ def note_looks(results: Path, states: "Mapping[str, RunState]") -> None:
     from harness.store.looks import note_looks_at
 
     done = [run_id for run_id, state in states.items() if state.status in RESULT_STATUSES]
-    try:
+    with _forgotten_if_unwritable(results):
         note_looks_at(results, done, "status")
+
+
+@contextmanager
+def _forgotten_if_unwritable(results: Path) -> Iterator[None]:
+    """What cannot be noted is said and forgotten."""
+    try:
+        yield
     except OSError as error:
         reason = error.strerror or error
         print(f"{results}: cannot be written ({reason}): this look is not noted", file=sys.stderr)

@@ -54,11 +54,13 @@ def test_where_nothing_can_be_written_a_look_is_forgotten_in_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / FILE).mkdir()
-    assert ablate("compare", "split") == 0
-    said = capsys.readouterr()
-    (line,) = [line for line in said.err.splitlines() if "not noted" in line]
-    assert line.startswith("results: cannot be written (")
-    assert "ledger.jsonl cannot be read" in said.out
+    for command in (["compare", "split"], ["status"]):
+        assert ablate(*command) == 0
+        said = capsys.readouterr()
+        assert said.err.splitlines() == [
+            "results: cannot be written (Is a directory): this look is not noted"
+        ]
+        assert command == ["status"] or "ledger.jsonl cannot be read" in said.out
 
 
 def test_merging_brings_the_looks_of_the_other_folder(folder: Path) -> None:
