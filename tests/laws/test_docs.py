@@ -216,6 +216,16 @@ def test_every_command_and_option_is_documented(name):
     assert not [o for o in options if not re.search(rf"(?<![\w-]){re.escape(o)}(?![\w-])", section)]
 
 
+def test_every_flag_is_off_until_it_is_given():
+    flags = {
+        f"{name} {p.opts[0]}": p.default
+        for name, command in commands().items()
+        for p in command.params
+        if getattr(p, "is_flag", False)
+    }
+    assert len(flags) > 60 and not any(flags.values())
+
+
 @pytest.mark.parametrize("name", EXECUTORS)
 def test_every_executor_has_options_that_exist_and_a_place_in_the_documents(name):
     offered = {option for p in commands()["run"].params for option in p.opts}

@@ -18,7 +18,7 @@ from harness.cli import data as data_command
 from harness.cli import progress as progress_module
 from harness.cli import status as status_module
 from harness.cli.bench import line, print_measured
-from harness.cli.complete import page_of, say_bits, say_failures, say_stale
+from harness.cli.complete import finish, page_of, say_bits, say_failures, say_stale
 from harness.cli.executors import check_data
 from harness.cli.progress import CLEAR, ProgressDisplay, duration, in_words, wall_words
 from harness.cli.said import error_mapping, give_json, line_of
@@ -26,6 +26,7 @@ from harness.cli.status import name_unsound, summary
 from harness.cli.table import print_json, print_table, text, text_table
 from harness.errors import StoppedError, UserError
 from harness.run.plan import Plan, PlanCorpus
+from harness.runner.executor import Summary
 from harness.store.state import RunState
 from harness.store.store import Store
 
@@ -96,7 +97,7 @@ def test_where_wall_time_went_is_shares_of_the_whole() -> None:
 
 
 def planned(arm: str, seed: int, budget: int = 100) -> Any:
-    spec = SimpleNamespace(run_id=f"{arm}{seed}", seed=seed, budget=budget)
+    spec = SimpleNamespace(run_id=f"{arm}{seed}", seed=seed, budget=budget, trunk=None)
     return SimpleNamespace(arm=arm, spec=spec)
 
 
@@ -276,6 +277,22 @@ def test_what_failed_is_told_with_its_log(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"a, seed 0: failed: it broke ({store.directory('a0') / 'log.txt'})"
     assert [line.split(": ")[1] for line in lines] == ["failed", "damaged", "oom"]
+
+
+@pytest.mark.parametrize(("stopped", "code"), [("interrupted", 130), ("preempted", 143)])
+def test_a_call_that_was_stopped_says_what_is_done_and_how_to_go_on(
+    stopped: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs: Any = [planned("a", n) for n in range(4)]
+    summary_of = Summary(
+        had_result={"a0": "finished"}, statuses={"a1": "diverged", "a2": stopped}, stopped=stopped
+    )
+    with pytest.raises(typer.Exit) as ended:
+        finish("split", runs, Store(tmp_path), summary_of, report=True)
+    assert ended.value.exit_code == code
+    assert capsys.readouterr().out == (
+        f"{stopped}: 2 of 4 runs are done; run the same command again to go on\n"
+    )
 
 
 def test_bits_are_told_where_a_token_is_not_a_byte(

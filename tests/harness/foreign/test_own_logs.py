@@ -115,7 +115,7 @@ def test_two_files_with_measurements_are_refused_and_so_is_a_pattern_that_leaves
 TWO_AT_ONCE = """
 import os, sys, time
 os.makedirs("begun")
-for name in os.environ.get("NAMES", "ab"):
+for name in os.environ.get("NAMES", "abc"):
     with open(f"begun/{name}.txt", "w") as log:
         for step in range(int(sys.argv[1])):
             loss = os.environ.get("LOSS", 4 - step / 10)

@@ -1,5 +1,6 @@
 """When the runner ends a run: by a worker that only answers, on a clock that the test moves."""
 
+import errno
 import json
 import os
 import signal
@@ -27,11 +28,13 @@ from harness.runner.kernels import kernel_cache, kernel_folder
 from harness.runner.limits import RunLimits
 from harness.runner.local import Runner
 from harness.runner.messages import WorkerEvent, WorkerRequest
+from harness.runner.process import WorkerProcess
 from harness.runner.unchanged import check_unchanged
 from harness.store.attempt import RunWriter, claim
 from harness.store.store import Store
 from tests.one_run import DONE, SPEC, finish
 from tests.planted_secrets import PLANTED, leaks
+from tests.warm import DEADLINE_S
 
 SILENCE_S = 100.0
 Moment = tuple[float, Callable[[RunWriter], None] | None]
@@ -361,6 +364,52 @@ def test_a_run_that_was_given_up_elsewhere_is_taken_back(
     planned = PlannedRun(arm="baseline", block=0, place=0, spec=PLAIN)
     summary = Runner([planned], store, Node(), ExecutorOptions(experiment="fake")).run()
     assert (answers, summary.statuses) == ([], {PLAIN.run_id: "finished"})
+
+
+@pytest.mark.parametrize(
+    ("script", "of_one", "status"),
+    [
+        ("exit 3", True, "broken"),  # no other would start here either
+        ("exit 3", False, "died"),  # of a group another node's fault may be the reason
+        ("kill -9 $$", True, "died"),
+        ('echo \'{"status": "ready"}\'; exit 3', True, "died"),  # its run may be the reason
+    ],
+)
+def test_only_a_worker_that_never_started_by_itself_is_in_every_runs_way(
+    script: str, of_one: bool, status: str
+) -> None:
+    process = WorkerProcess(["sh", "-c", script], {**os.environ}, of_one=of_one)
+    event = process.event(DEADLINE_S) or process.event(DEADLINE_S)  # that it is ready is none
+    process.end(DEADLINE_S)
+    assert event is not None and event.status == status
+    how = "was killed by signal 9" if "kill" in script else "ended with exit code 3"
+    assert event.reason == f"its worker {how}"
+
+
+class NoWorker(trainers.OwnTrainer):
+    """A machine on which no worker can be begun."""
+
+    def maker(self, *_: Any, **__: Any) -> trainers.OwnMaker:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_what_stands_in_every_runs_way_ends_the_call_and_leaves_no_worker(
+    begins: bool, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+
+    def execute_here(worker: Any, run: Execution) -> WorkerEvent:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(trainers, "execute", execute_here)
+    monkeypatch.setattr(trainers.OwnMaker, "close", lambda worker: ended.append("closed"))
+    monkeypatch.setattr(trainers.OwnMaker, "alive", lambda worker: not ended)
+    planned = [PlannedRun(arm="baseline", block=0, place=0, spec=PLAIN)]
+    options = ExecutorOptions(trainer=trainers.OwnTrainer() if begins else NoWorker())
+    with pytest.raises(OSError, match="temporarily unavailable"):
+        Runner(planned, store, Node(), options).run()
+    assert ended == ["closed"] * begins
 
 
 # ---------------------------------------------------------------- what must not change meanwhile

@@ -26,6 +26,7 @@ from reports.inputs.published import era_sd
 from reports.stats.loss_model import Slope
 from reports.stats.planning import upper_sd
 from tests.report_fixtures import Arm, write_experiment
+from tests.sealing import seal_again
 
 ARMS = (
     Arm(name="base"),
@@ -128,6 +129,17 @@ def test_a_run_that_two_experiments_share_counts_once(tmp_path):
     plan = json.loads((tmp_path / "experiments" / "first" / "experiment.json").read_text())
     (folder / "experiment.json").write_text(json.dumps({**plan, "name": "again"}))
     assert noise_at_scale(tmp_path, plans_of_ours(tmp_path), "tiny").df == 3
+
+
+def test_the_last_loss_of_a_run_that_diverged_is_no_noise(tmp_path):
+    """A run that exploded ends with a loss that is large, but a number."""
+    launched(tmp_path, "first", "r07", n_seeds=4, outcome={("base", 0): "diverged"})
+    of_finished = noise_at_scale(tmp_path, plans_of_ours(tmp_path), "tiny")
+    plan = json.loads((tmp_path / "experiments" / "first" / "experiment.json").read_text())
+    (diverged,) = [r for r in plan["runs"] if (r["arm"], r["seed"]) == ("base", 0)]
+    seal_again(tmp_path / "runs" / diverged["run_id"], val_loss=9.5)
+    assert of_finished is not None and of_finished.df == 2
+    assert noise_at_scale(tmp_path, plans_of_ours(tmp_path), "tiny") == of_finished
 
 
 def test_an_experiment_with_the_same_baseline_lends_noise_slope_and_step_time(tmp_path):

@@ -124,6 +124,9 @@ def test_other_hardware_a_missing_log_and_no_predecessor_are_not_comparable() ->
     old = arm("old", 3.278)
     row = judged(old, arm("new", 3.278, gpus=1, ms=400.0))
     assert (row.verdict, row.why) == ("not comparable", "other hardware: 1 GPUs against 8")
+    for gpu in ("A100", "H200"):  # before and after the other's by its name
+        row = judged(replace(old, gpu="H100"), replace(arm("new", 3.278), gpu=gpu))
+        assert (row.verdict, row.why) == ("not comparable", f"other hardware: {gpu} against H100")
     link = Link(
         track="short", record="3", date="", published=None, published_delta=None, arm="", parent="old"
     )  # fmt: skip
