@@ -186,7 +186,7 @@ class ScheduleConfig:
         None,
         record="r33",
         affects=("schedule", "loss"),
-        choices={1664: "r33"},
+        choices={1664: "r35"},
         example=1664,
         doc="the widest window that model.window_yarn follows; null: every one",
         ge=1,

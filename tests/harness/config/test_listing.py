@@ -61,6 +61,19 @@ def test_a_choice_belongs_to_the_first_record_that_took_it():
     assert not late
 
 
+def test_a_choice_is_what_its_record_has():
+    """But for two that nobody's record has: they came with another's choice."""
+    others, n_choices = [], 0
+    for name, toggle in toggles():
+        for value, record in toggle.metadata.get("choices", {}).items():
+            if record in RECORDS:
+                n_choices += 1
+                if preset_values(record)[0][name] != value:
+                    others.append((name, value))
+    assert n_choices > 200
+    assert others == [("model.value_residual", "fixed"), ("optim.muon_backend", "svd")]
+
+
 def test_every_value_of_every_preset_is_in_the_schema():
     fields = experiment_schema()["$defs"]["fields"]["properties"]
     for record in RECORDS:
