@@ -492,6 +492,9 @@ def test_only_what_lies_below_may_be_no_link(tmp_path: Path) -> None:
         read_bytes(tmp_path / "real" / "runs" / "b" / "file")
     with pytest.raises(RefusedFileError, match="leads out"):
         read_bytes(f"{tmp_path}/real/runs/../runs/a/file", below=4)
+    for last in ("", ".", ".."):
+        with pytest.raises(RefusedFileError, match="leads out"):
+            read_bytes(f"{tmp_path}/real/runs/a/{last}")
     remove(tmp_path / "real" / "runs" / "b", below=2)
     assert (tmp_path / "real" / "runs" / "a" / "file").exists()
 

@@ -167,6 +167,11 @@ def test_what_was_measured_here_is_no_step_of_there() -> None:
         ),
         (("bench", "r07", "--save-machine"), "there is no GPU here"),
         (("bench", "r07", "--save-machine", "--set", "model.n_layer=2"), "leave out model.n_layer"),
+        (
+            ("bench", "r07", "--save-machine", "--traffic"),
+            "--save-machine: is of a preset as it is",
+        ),
+        (("bench", "--save-machine", "--compare", "r07", "r08"), "leave out --compare, --traffic"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -1,6 +1,8 @@
 """`ablate significance DIR`: what a record's page claims, against its logs and the losses that it prints."""
 
 import json
+import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,14 @@ def test_claims_are_held_against_each_arm_and_each_printed_list(
         "list in " + str(folder / "README.md") + ":5": f"p={of_list:.5f}",
     }
     assert [row["n"] for row in facts["samples"]] == [4, 4, 3]
+
+
+def test_a_run_counts_once_and_one_that_diverged_not_at_all(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(folder / "0.txt", folder / "again.txt")
+    (folder / "diverged.txt").write_text(year_2025(math.nan, seed=5))
+    assert [row["n"] for row in check(capsys, folder)[1]["samples"]] == [4, 4]
 
 
 def test_a_claim_that_nothing_gives_is_named_with_its_line(

@@ -16,12 +16,14 @@ from harness.cli.confirm_arms import chosen_arms, factor_between, points_named
 from harness.cli.executors import EXECUTORS
 from harness.cli.margin import margin_note
 from harness.cli.plan_options import PlanOptions
+from harness.cli.rerun import check_source
 from harness.cli.where import Placement, chosen_executor
 from harness.errors import UserError
 from harness.run.foreign import TrainerSpec
 from harness.run.plan import Plan, PlanArm
 from harness.store.plans import save_plan
 from reports.stats.sequential import Continue
+from tests.one_run import SPEC
 
 # ---------------------------------------------------------------- which options go together
 
@@ -274,3 +276,12 @@ def test_a_margin_of_another_text_is_told_with_the_unit_of_this_one(
     monkeypatch.setattr("harness.corpora.index.open_corpus", missing)
     told = margin_note(e)
     assert told is not None and "on docs; --set" in told
+
+
+# ---------------------------------------------------------------- what a run needs to be done again
+
+
+def test_a_run_of_a_plug_in_that_is_gone_is_not_done_again(tmp_path: Path) -> None:
+    gone = tmp_path / "idea.py"
+    with pytest.raises(UserError, match=r"run r was made with plug-in .*idea\.py: bring that file"):
+        check_source("r", SPEC, [Path(__file__), gone], tmp_path)

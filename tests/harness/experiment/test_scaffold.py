@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from harness.__main__ import main
 from harness.config import plugins
@@ -172,6 +173,17 @@ def test_its_laws_bite(here, law, monkeypatch):
         file.write_text(file.read_text().replace("set: {", "set: {model.loss_rows: 64, "))
     with pytest.raises(AssertionError):
         LAWS[law](Subject(file, here))
+
+
+def test_a_validation_is_held_against_plain_cross_entropy_of_the_logits():
+    logits = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0))
+    x, y = torch.zeros(2, 3), torch.arange(6).view(2, 3) % 5
+    plain = F.cross_entropy(logits.flatten(0, 1), y.flatten())
+    for off in (0.0, 0.1, -0.1):
+        arm = SimpleNamespace(val=(x, y), logits=lambda _: logits, val_loss=plain + off)
+        says = r"arm on: val_loss is 0\.1 off plain cross-entropy"
+        with pytest.raises(AssertionError, match=says) if off else nullcontext():
+            LAWS["validation_is_plain_cross_entropy"](SimpleNamespace(arms={"on": arm}))
 
 
 REFUSED = {

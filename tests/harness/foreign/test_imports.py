@@ -4,12 +4,15 @@ import csv
 import json
 import os
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 from harness.__main__ import main
+from harness.run.read import read_config
 from harness.run.results import examine
+from harness.run.spec import RunSpec
 from reports.inputs.load import load
 from tests.foreign_logs import first_records, late_2024, year_2025
 
@@ -53,6 +56,20 @@ def test_a_directory_of_record_folders_is_one_arm_per_folder(
     for run_id in known.runs["run_id"]:
         result, wrong = examine(Path("results/runs") / run_id, run_id)
         assert (result is not None, wrong) == (True, None)
+
+
+def test_logs_of_other_gpus_are_runs_in_other_environments(folder: Path) -> None:
+    h100 = year_2025(3.28, seed=1)
+    a100 = year_2025(3.28, seed=2).replace("NVIDIA H100 80GB HBM3", "NVIDIA A100")
+    for name, log in (("a", h100), ("b", year_2025(3.28, seed=3)), ("c", a100)):
+        (folder / f"{name}.txt").write_text(log)
+    assert ablate("import", "a.txt", "b.txt", "c.txt", "--experiment", "public") == 0
+    digests = defaultdict(set)
+    for run, gpu in load("public").runs.set_index("run_id")["gpu"].items():
+        spec = RunSpec.from_mapping(read_config(Path("results/runs") / run))
+        digests[gpu].add(spec.environment_digest)
+    assert [len(digests[gpu]) for gpu in ("NVIDIA H100 80GB HBM3", "NVIDIA A100")] == [1, 1]
+    assert not set.intersection(*digests.values())
 
 
 def test_everything_downstream_works_on_imported_runs(

@@ -153,6 +153,22 @@ def train(place: Path, optimizer: str, n_steps: int) -> Callable[[], None]:
 
 
 @pytest.mark.usefixtures("imported")
+def test_a_script_that_sets_no_seed_draws_the_same_again(tmp_path: Path) -> None:
+    drawn = []
+    for name in ("one", "two"):
+        place = tmp_path / name
+
+        def run(place: Path = place) -> None:
+            torch.seed()
+            Watch(torch, str(tmp_path / "told")).install()
+            place.write_text(repr(torch.rand(3).tolist()))
+
+        assert forked(run) == 0
+        drawn.append(place.read_text())
+    assert drawn[0] == drawn[1]
+
+
+@pytest.mark.usefixtures("imported")
 def test_two_steps_are_told_by_their_losses_and_norms_and_the_third_pass_is_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -385,6 +385,10 @@ WRONG_LINES = {
         "def loss(logits, targets, toggles):\n    return F.cross_entropy(logits.T, targets)\n",
         "idea.py:14: loss: ValueError: Expected input batch_size",
     ),
+    "what a function of its own meets": (
+        "def half(x):\n    return x.wrong\n\n\ndef loss(logits, targets, toggles):\n    return half(logits)\n",
+        "idea.py:14: half: AttributeError: Tensor has no 'wrong'",
+    ),
 }
 
 

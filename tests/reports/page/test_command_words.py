@@ -11,6 +11,7 @@ from reports.inputs.load import load
 from reports.page.command_words import without_folders, without_paths
 from reports.page.next_run import commands
 from reports.page.write import write_report
+from reports.verify.page import read_page
 from reports.verify.verify import verify
 from tests.report_fixtures import write_experiment
 
@@ -69,7 +70,11 @@ def test_the_data_of_a_page_name_no_folder_of_its_machine(tmp_path) -> None:
         [replace(made, plan=plan, environments=environments)], tmp_path / "page.html"
     )
     text = page.read_text()
-    assert "somebody" not in text and "ablate run mine.yaml --results RESULTS" in text
+    assert "somebody" not in text
+    typed = "ablate run mine.yaml --results RESULTS"
+    (told,) = read_page(page).data["experiments"]
+    assert told["plan"]["command"] == typed
+    assert {e["command"] for e in told["environments"]["pool"].values()} == {typed}
     assert verify(page) == []
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from harness.__main__ import main
 from reports.page.site import write_site
+from tests.report_fixtures import write_experiment
 
 ROOT = Path(__file__).resolve().parents[3]
 LOADS = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src")}
@@ -58,6 +59,17 @@ def test_every_page_is_reached_and_every_link_holds(tmp_path: Path) -> None:
     assert Links(text).leads == ["one/page.html", "one/note.html#end", "https://example.org"]
     assert "<a>outside</a>" in text and "<td>1</td>" in text and "<script>" not in text
     assert (tmp_path / "site" / "findings" / "one" / "page.yaml").is_file()
+
+
+def test_an_experiment_has_its_page_beside_the_findings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_experiment(tmp_path / "results", n_seeds=2)
+    folder = tmp_path / "site"
+    of = ("--findings", findings(tmp_path), "--results", tmp_path / "results")
+    assert said(capsys, folder, "split", *of)[0] == 0
+    assert "<h1" in (folder / "experiments" / "split.html").read_text(encoding="utf-8")
+    assert "experiments/split.html" in Links((folder / "index.html").read_text()).leads
 
 
 def test_what_is_gone_from_the_findings_is_gone_from_the_site(tmp_path: Path) -> None:
