@@ -57,8 +57,16 @@ def test_a_script_that_prints_into_its_own_file_alone_is_measured_by_it(folder: 
 def test_what_it_writes_counts_in_the_place_of_what_it_prints(folder: Path) -> None:
     both = "print('step:1/1 val_loss:9.0 train_time:1ms step_avg:1ms', flush=True)\n"
     Path("both.py").write_text(both + Path("silent.py").read_text() + both)
+    unended = "step_avg:100.00ms{chr(10) * (step < 4)}"  # its last line
+    Path("open.py").write_text(
+        Path("silent.py").read_text().replace("step_avg:100.00ms\\n", unended)
+    )
     trainer = {"file": "both.py", "log": "logs/*.txt"}
-    changes = {"file": {"file": "silent.py"}, "printed": {"log": "out/*.txt"}}
+    changes = {
+        "file": {"file": "silent.py"},
+        "open": {"file": "open.py"},
+        "printed": {"log": "out/*.txt"},
+    }
     path = write(
         folder, trainer=trainer, changes=changes, design="explicit", arms={k: [k] for k in changes}
     )
@@ -66,6 +74,7 @@ def test_what_it_writes_counts_in_the_place_of_what_it_prints(folder: Path) -> N
     assert dict(load("foreign").runs.set_index("arm")["val_loss"]) == {
         "baseline": 3.25,
         "file": 3.25,
+        "open": 3.25,
         "printed": 9.0,
     }
 
