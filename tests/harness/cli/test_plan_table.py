@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.__main__ import main
 from harness.cli.plan import print_plan
 from harness.cli.plan_facts import PlanQuestion, changes_words, plan_facts
 from harness.experiment.experiment import Experiment, load_experiment
@@ -75,3 +76,16 @@ def test_an_arm_of_more_than_half_of_four_changes_is_told_by_what_it_lacks(
         assert told == ", ".join([*chosen, "lr 0.1"])
     else:
         assert told == expected.format(*names) + ", lr 0.1"
+
+
+@pytest.mark.parametrize(("other", "code"), [("deltas/r05", 0), ("claims/prefix_loss", 2)])
+def test_of_several_experiments_what_can_be_planned_is_and_what_cannot_is_named(
+    other: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["plan", "deltas/r04", other, "--set", "scale=tiny", "--results", str(tmp_path)])
+    said = capsys.readouterr()
+    assert int(end.value.code or 0) == code
+    assert "delta_r04" in said.out and ("delta_r05" in said.out) == (code == 0)
+    assert said.err.startswith("ablate: 1 experiment cannot be planned so: " if code else "")
+    assert bool(said.err) == bool(code)

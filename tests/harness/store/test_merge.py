@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.store.merge import merge
+from harness.store.merge import files_of_run, merge
 from harness.store.plans import folder
 from harness.store.store import Store
 from tests.report_fixtures import Arm, write_experiment
@@ -36,6 +36,17 @@ def test_what_asks_something_else_is_another_experiment(key: str, tmp_path: Path
     merge(made(tmp_path / "same", **{key: ours}), here)
     with pytest.raises(UserError, match=f"'split' in .* has another {key} than in "):
         merge(made(tmp_path / "there", **{key: theirs}), here)
+
+
+def test_a_results_folder_behind_a_link_is_read_as_any_other(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    there = made(tmp_path / "disk" / "there")
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    run = min((there / "runs").iterdir())
+    (run / "attempts" / "1").mkdir(parents=True)
+    (run / "attempts" / "1" / "log.txt").write_text("the first try\n")
+    names, left_out = files_of_run(tmp_path / "link" / "there" / "runs" / run.name)
+    assert {"result.json", "attempts/1/log.txt"} <= {*names} and left_out == []
 
 
 def test_what_lies_among_the_runs_and_is_none_is_told(tmp_path: Path) -> None:
