@@ -103,7 +103,7 @@ class WorkerProcess:
         self.unread = b""
         self.ready = False
         self.oom_counter = oom_counter(self.process.pid)
-        self.oom_kills_before = 0
+        self.oom_kills_before = oom_kills(self.oom_counter)
         self.peak_mib = 0.0
 
     def alive(self) -> bool:

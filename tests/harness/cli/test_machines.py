@@ -92,9 +92,14 @@ def test_a_step_of_another_machine_scale_network_or_vocabulary_gives_no_hours(
     assert why in cost["words"]
 
 
+def test_a_step_is_saved_where_no_folder_is(tmp_path: Path) -> None:
+    results = tmp_path / "no" / "such" / "folder"
+    save_step(results, row())
+    assert saved_steps(results) == [row()]
+
+
 def test_a_saved_step_prices_runs_side_by_side_of_its_own_kind_alone(told: Any) -> None:
     results = Path("results")
-    assert save_step(Path("on/another/disk"), row()).exists()
     for other in (row(machine="1xA100"), row(scale="small"), row(vocabulary=257)):
         save_step(results, other)
     assert told(*TINY)["cost"]["gpu_hours"] is None

@@ -62,7 +62,7 @@ def test_a_choice_belongs_to_the_first_record_that_took_it():
 
 
 def test_a_choice_is_what_its_record_has():
-    """But for two that nobody's record has: they came with another's choice."""
+    """But for two that no record has: each came with the record of another choice."""
     others, n_choices = [], 0
     for name, toggle in toggles():
         for value, record in toggle.metadata.get("choices", {}).items():

@@ -269,9 +269,9 @@ def test_more_than_can_be_read_again_is_not_kept_as_code(monkeypatch: pytest.Mon
     with pytest.raises(UserError, match=r"the code of train.py: its archive has .*data is linked"):
         code.zipped()
     monkeypatch.setattr(code_module, "MOST_OF_OTHERS", 1 << 20)
-    million = Code(script="train.py", files={"train.py": b"", "noise": noise * 53})
+    larger = Code(script="train.py", files={"train.py": b"", "noise": noise * 53})
     with pytest.raises(UserError, match="its archive has 2 MiB, more than the 1 MiB that one may"):
-        million.zipped()
+        larger.zipped()
     monkeypatch.setattr(archive, "MAX_BYTES", 30_000)
     with pytest.raises(UserError, match=r"2 files of 0 MiB are more .*: name less of it"):
         code.zipped()

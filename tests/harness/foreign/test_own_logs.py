@@ -57,7 +57,7 @@ def test_a_script_that_prints_into_its_own_file_alone_is_measured_by_it(folder: 
 def test_what_it_writes_counts_in_the_place_of_what_it_prints(folder: Path) -> None:
     both = "print('step:1/1 val_loss:9.0 train_time:1ms step_avg:1ms', flush=True)\n"
     Path("both.py").write_text(both + Path("silent.py").read_text() + both)
-    unended = "step_avg:100.00ms{chr(10) * (step < 4)}"  # its last line
+    unended = "step_avg:100.00ms{chr(10) * (step < 4)}"  # its last line has no end
     Path("open.py").write_text(
         Path("silent.py").read_text().replace("step_avg:100.00ms\\n", unended)
     )
@@ -121,7 +121,7 @@ def test_two_files_with_measurements_are_refused_and_so_is_a_pattern_that_leaves
         assert "must be a pattern of files in the script's own folder" in capsys.readouterr().err
 
 
-TWO_AT_ONCE = """
+SEVERAL_AT_ONCE = """
 import os, sys, time
 os.makedirs("begun")
 for name in os.environ.get("NAMES", "abc"):
@@ -135,9 +135,11 @@ time.sleep(600)
 """
 
 
-def test_two_files_with_measurements_end_a_run_at_once_stopped_or_diverged(folder: Path) -> None:
-    Path("two.py").write_text(TWO_AT_ONCE)
-    trainer = {"file": "two.py", "log": "logs/*.txt", "stop_step": 3, "args": ["5"]}
+def test_several_files_with_measurements_end_a_run_at_once_stopped_or_diverged(
+    folder: Path,
+) -> None:
+    Path("several.py").write_text(SEVERAL_AT_ONCE)
+    trainer = {"file": "several.py", "log": "logs/*.txt", "stop_step": 3, "args": ["5"]}
     changes = {
         "short": {"args": ["2"]},
         "nan": {"env": {"LOSS": "nan"}},

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.node.slots import Node
+from harness.node.slots import Node, Slot
 from harness.provenance.machine import environment_lock
 from harness.provenance.source import source_of
 from harness.run.read import read_lines
@@ -402,14 +402,19 @@ def test_what_stands_in_every_runs_way_ends_the_call_and_leaves_no_worker(
     def execute_here(worker: Any, run: Execution) -> WorkerEvent:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
+    class Slots(Node):
+        def give(self, slot: Slot) -> None:
+            ended.append("its slot is free")
+            super().give(slot)
+
     monkeypatch.setattr(trainers, "execute", execute_here)
     monkeypatch.setattr(trainers.OwnMaker, "close", lambda worker: ended.append("closed"))
-    monkeypatch.setattr(trainers.OwnMaker, "alive", lambda worker: not ended)
+    monkeypatch.setattr(trainers.OwnMaker, "alive", lambda worker: "closed" not in ended)
     planned = [PlannedRun(arm="baseline", block=0, place=0, spec=PLAIN)]
     options = ExecutorOptions(trainer=trainers.OwnTrainer() if begins else NoWorker())
     with pytest.raises(OSError, match="temporarily unavailable"):
-        Runner(planned, store, Node(), options).run()
-    assert ended == ["closed"] * begins
+        Runner(planned, store, Slots(), options).run()
+    assert ended == [*["closed"] * begins, "its slot is free"]
 
 
 # ---------------------------------------------------------------- what must not change meanwhile
