@@ -5,6 +5,7 @@ the first kind alone; styles, scripts and data are not kept.
 """
 
 import re
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -50,6 +51,15 @@ def said_and_drawn(kind: str, page: str) -> str:
         text = FIGURE.sub(lambda figure: figure[0] if figure[1] in kept else "", text)
         text = RUNS.sub("", text)
     return text.replace("><", ">\n<").replace("</li> <", "</li>\n<") + "\n"
+
+
+def first_difference(was: str, now: str) -> str:
+    """The first line that is another one, as it was and as it is; '' where there is none."""
+    lines = zip_longest(was.split("\n"), now.split("\n"))
+    for number, (before, after) in enumerate(lines, start=1):
+        if before != after:
+            return f"line {number}: {before!r} is now {after!r}"
+    return ""
 
 
 def main() -> None:

@@ -63,6 +63,7 @@ def test_the_verdict_follows_the_side_that_is_better(
     told = json.loads(capsys.readouterr().out)
     by_metric = {c["metric"]: c for c in told["comparisons"]}
     assert told["primary"] == "acc"
+    assert load("x").plan.target is None  # the benchmark's is of its own loss
     for name, better, sign in (
         ("acc", "higher", 1),
         ("score", "higher", 1),

@@ -3,7 +3,6 @@
 That it is right the second path of `verify` says, which computes the numbers again; tests/reports/figures reads marks against their axes.
 """
 
-from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -12,19 +11,10 @@ from reports.page.write import draw_page, judged
 from reports.verify.page import read_page
 from reports.verify.verify import check_data
 from tests.findings import FINDINGS, PAGES
-from tests.kept_pages import FOLDER, page_of, said_and_drawn
+from tests.kept_pages import FOLDER, first_difference, page_of, said_and_drawn
 from tests.report_kinds import KINDS
 
 LONG = 600_000  # bytes: pages of many runs are drawn again by slow tests
-
-
-def first_difference(was: str, now: str) -> str:
-    """The first line that is another one, as it was and as it is; '' where there is none."""
-    lines = zip_longest(was.split("\n"), now.split("\n"))
-    for number, (before, after) in enumerate(lines, start=1):
-        if before != after:
-            return f"line {number}: {before!r} is now {after!r}"
-    return ""
 
 
 @pytest.mark.parametrize("kind", KINDS)
