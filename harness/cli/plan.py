@@ -163,6 +163,8 @@ def print_notes(e: "Experiment") -> None:
     substituted = dict.fromkeys(note for arm in e.arms for note in arm.substituted)
     for note in substituted:
         print(f"substituted on this machine: {note}")
+    for label, gone in {arm.of: arm.gone for arm in e.arms if arm.gone}.items():
+        print(f"{label}: what requires it goes with it: {', '.join(gone)}")
     for note in e.left_out:
         print(f"left out: {note}")
     if e.scale_rates and not any(field.endswith("_lr") for field in e.departures):

@@ -1,15 +1,15 @@
 """What a toggle requires of others and what it conflicts with, as its declaration says."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import Field, dataclass
 from functools import cache
 from typing import Any
 
-from harness.config.run import RunConfig, Values, flat, toggles
+from harness.config.run import NewValues, RunConfig, Values, flat, toggles
 from harness.errors import UserError
 from harness.model.config import ON
 
-YAML_WORDS = {None: "null", True: "true", False: "false"}
+YAML_WORDS = {"None": "null", "True": "true", "False": "false"}
 OFF = (None, (), False)
 
 
@@ -17,7 +17,7 @@ def value_text(value: Any) -> str:
     """A value as YAML would write it."""
     if isinstance(value, tuple):
         return str(list(value))
-    return YAML_WORDS.get(value, str(value))
+    return YAML_WORDS.get(str(value), str(value))
 
 
 def _applies(f: Field, condition: Any, value: Any) -> bool:
@@ -47,9 +47,13 @@ class _Restriction:
         """That these two do not go together, and the way out."""
         said, default = f"{self.name}={value_text(value)}", value_text(self.f.default)
         if self.excludes:
+            of_other = _defaults()[other]
+            way_out = f"{other} at {value_text(of_other)}"
+            if of_other in OFF:
+                way_out = f"switch {other} off"
             return (
                 f"{said} conflicts with {other}={value_text(present)}: "
-                f"leave {self.name} at {default} or switch {other} off"
+                f"leave {self.name} at {default} or {way_out}"
             )
         accepted, wanted = self.others[other], "switched on"
         if accepted != ON:
@@ -91,6 +95,32 @@ def refusals(config: RunConfig) -> Iterator[str]:
             present = values[other]
             if _fits(present, stated, defaults[other]) == restriction.excludes:
                 yield restriction.refusal(value, other, present)
+
+
+def resting_on(config: RunConfig, taken_out: Collection[str], chosen: Collection[str]) -> Values:
+    """What requires a field that is taken out, or what goes with it: dotted field -> its default.
+
+    taken_out: fields that are switched off. chosen: fields that stay as they are, to be refused
+    where they do not fit.
+    """
+    defaults, values = _defaults(), flat(config)
+    gone: NewValues = {}
+    out = {*taken_out}
+    while out:
+        found: NewValues = {}
+        for restriction in _restrictions():
+            name = restriction.name
+            if restriction.excludes or name in chosen or name in gone:
+                continue
+            if not _applies(restriction.f, restriction.condition, values[name]):
+                continue
+            for other in out & restriction.others.keys():
+                if not _fits(values[other], restriction.others[other], defaults[other]):
+                    found[name] = defaults[name]
+        gone |= found
+        values |= found
+        out = {*found}
+    return gone
 
 
 def check_requirements(config: RunConfig) -> None:

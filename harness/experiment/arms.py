@@ -30,6 +30,7 @@ class Arm:
     changes: Changes
     config: RunConfig
     fields: Fields  # what differs from the baseline: dotted field -> value
+    gone: tuple[str, ...]  # fields that go with what its changes switch off
     substituted: tuple[str, ...]  # what this device replaces, in words
     of: str  # its name without the point
     point: GridPoint  # axis -> '0.01' or 'x0.5'; empty where nothing is crossed
@@ -100,6 +101,7 @@ class Resolver:
             changes=(),
             config=base,
             fields={},
+            gone=(),
             substituted=substituted,
             of=BASELINE,
             point={},
@@ -129,6 +131,7 @@ class Resolver:
                     changes=chosen,
                     config=at,
                     fields=differences(at, base),
+                    gone=self.configs.gone(chosen),
                     substituted=substituted,
                     of=label,
                     point=point,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from harness.config.device import for_device
 from harness.config.presets import MODERN, Values, load_preset, names, preset_values, to_config
-from harness.config.requires import check_requirements
+from harness.config.requires import OFF, check_requirements, resting_on
 from harness.config.run import NewValues, RunConfig
 from harness.config.scales import load_scale, with_budget
 from harness.config.validate import check_config
@@ -27,6 +27,14 @@ class Factor(NamedTuple):
     times: float
 
 
+class ArmValues(NamedTuple):
+    """An arm's values, before they are a configuration."""
+
+    values: Values  # by dotted field
+    asked: frozenset[str]  # fields that the user set
+    gone: tuple[str, ...]  # fields at their default, since a change switches off what they require
+
+
 class Configs:
     """What one file says of its arms' values, read once; `resolve` puts an arm's together."""
 
@@ -43,7 +51,7 @@ class Configs:
         """Field -> what the record has at this scale, where the baseline has something else."""
         of_record = self.scale.apply(dict(self.preset))
         departures = {}
-        for name, value in self._values(())[0].items():
+        for name, value in self._values(()).values.items():
             if of_record.get(name) != value:
                 departures[name] = of_record.get(name)
         return departures
@@ -55,7 +63,7 @@ class Configs:
         def where(field: str) -> str:
             return f"arm '{label}'"
 
-        values, asked = self._values(chosen)
+        values, asked, _ = self._values(chosen)
         try:
             config = to_config(check_values(values, where))
             check_requirements(config)
@@ -66,12 +74,16 @@ class Configs:
             raise self.file.fail(f"arm '{label}': {error}", *place) from None
         return config, substituted
 
+    def gone(self, chosen: Changes) -> tuple[str, ...]:
+        """The fields that go with what changes switch off."""
+        return self._values(chosen).gone
+
     def unmet(self, chosen: Changes) -> str:
         """The requirement or conflict between toggles that excludes these changes.
 
         '' where there is none.
         """
-        values, _ = self._values(chosen)
+        values = self._values(chosen).values
         try:
             check_requirements(to_config(values))
         except UserError as error:
@@ -87,7 +99,7 @@ class Configs:
         why = self.unmet(chosen)
         if why:
             return why
-        values, asked = self._values(chosen)
+        values, asked, _ = self._values(chosen)
         try:
             config, _ = for_device(to_config(values), self.device, asked)
         except UserError:
@@ -98,11 +110,9 @@ class Configs:
             return str(error)
         return ""
 
-    def _values(self, chosen: Changes) -> tuple[Values, frozenset[str]]:
-        """Dotted values of an arm, and the fields that the user set.
-
-        In this order: preset, then records' changes, scale, `set`, the file's own changes, and
-        last the factors of both.
+    def _values(self, chosen: Changes) -> ArmValues:
+        """In this order: preset, then records' changes, scale, `set`, the file's own changes,
+        the factors of both, and last what goes with what is switched off.
         """
         values = dict(self.preset)
         given = dict(self.fixed.values)
@@ -120,7 +130,16 @@ class Configs:
             resolved = {**with_budget(resolved, values), **given}
         others = [factor for factor in factors if factor.field != STEPS]
         given.update(self._multiplied(resolved, others))
-        return {**resolved, **given}, frozenset(given)
+        resolved = {**resolved, **given}
+        gone = self._resting(resolved, chosen)
+        return ArmValues({**resolved, **gone}, frozenset(given), tuple(gone))
+
+    def _resting(self, values: Values, chosen: Changes) -> Values:
+        """What requires a field that these changes switch off: dotted field -> its default."""
+        entries = [self.changes[name] for name in chosen]
+        said = {field for entry in entries for field in (*entry.values, *entry.factors)}
+        out = {field for field in said if values[field] in OFF}
+        return resting_on(to_config(values), out, said) if out else {}
 
     def _multiplied(self, values: Values, factors: Iterable[Factor]) -> Values:
         """What the fields of the factors are then; raises UserError where one is off."""

@@ -1,14 +1,16 @@
 """The laws of a toggle, over every declared one and every value: it does what it states, and that alone."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import yaml
 
-from harness.config.requires import refusals
-from harness.config.run import RunConfig, from_plain, get, plain, with_fields
+from harness.config.requires import OFF, refusals
+from harness.config.run import RunConfig, flat, from_plain, get, plain, plain_value, with_fields
 from harness.config.validate import check_config
 from harness.errors import UserError
 from harness.model.config import AFFECTS, ON
@@ -232,6 +234,11 @@ def refused() -> list[Any]:
     return out
 
 
+def assert_is_yaml_of(text: str, value: Any) -> None:
+    read = yaml.safe_load(text)
+    assert (read, type(read)) == (plain_value(value), type(plain_value(value)))
+
+
 @pytest.mark.parametrize(("config", "name", "other"), refused())
 def test_a_refused_combination_is_refused_by_name(config: RunConfig, name: str, other: str) -> None:
     (message,) = [
@@ -240,6 +247,20 @@ def test_a_refused_combination_is_refused_by_name(config: RunConfig, name: str, 
         if m.startswith(f"{name}=") and f" {other}" in m.partition("=")[2]
     ]
     assert "\n" not in message
-    assert f"set {other}, or leave {name} at" in message or f"leave {name} at" in message
+    advice = re.search(
+        rf"leave {name} at (.*?)($| or switch {other} off| or {other} at (.*)$)", message
+    )
+    assert advice is not None
+    assert_is_yaml_of(advice[1], TOGGLES[name].default)
+    if "conflicts" in message:
+        can_be_off = TOGGLES[other].default in OFF
+        assert ("switch" in advice[2]) == can_be_off
+        if not can_be_off:
+            assert_is_yaml_of(advice[3], TOGGLES[other].default)
+    else:
+        assert f"set {other}, or leave" in message
+        assert_is_yaml_of(
+            message.partition("but it is ")[2].partition(": set ")[0], flat(config)[other]
+        )
     with pytest.raises(UserError):
         check_config(config)
