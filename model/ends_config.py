@@ -110,6 +110,7 @@ class EndsConfig:
         record="r37",
         affects=("rounding",),
         choices={"fp32": "r02", "bf16": "r37"},
+        rounds=True,
         doc=(
             "logits while training: as the cap leaves them (a sigmoid in fp32), or rounded; the"
             " loss of them is in fp32. Under precision.mode fp32 nothing is rounded"
@@ -128,6 +129,7 @@ class EndsConfig:
             (100 / 448, 1.5 / 448, 0.75 / 448): "r51",
             (100 / 448, 1.6 / 448, 0.75 / 448): "r55",
         },
+        rounds=True,
         doc=(
             "the head's product in eight bits while training, emulated by casts: stream and matrix"
             " as e4m3, gradient as e5m2, divided by these three scales first. Under precision.mode"

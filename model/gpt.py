@@ -1,4 +1,4 @@
-"""The GPT of records 2 to 18, with changes of later ones, read from top to bottom.
+"""The GPT of records 2 to 86, read from top to bottom.
 
 B batch, T sequence, C model_dim, N heads, H head_dim, F MLP hidden, V vocabulary, L layers.
 A component is chosen where it is built; the forward pass asks only whether it is there.

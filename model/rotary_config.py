@@ -49,6 +49,7 @@ class RotaryConfig:
         "fp32",
         record="r02",
         affects=("buffers", "loss"),
+        rounds=True,
         doc="storage of the rotary frequencies",
         choices={"bf16": "r14"},
     )
@@ -56,6 +57,7 @@ class RotaryConfig:
         "fp32",
         record="r02",
         affects=("buffers", "precision", "loss"),
+        rounds=True,
         doc="storage of the cos and sin tables",
         choices={"bf16": "r05"},
     )
@@ -63,6 +65,7 @@ class RotaryConfig:
         "promote",
         record="r02",
         choices={"fp32": "r17"},
+        rounds=True,
         doc="rotate in the promoted dtype of input and table, or in fp32 with the result cast back",
     )
     rope_buffers: bool = toggle(

@@ -35,8 +35,9 @@ AFFECTS = {
 def toggle(default: Any, **facts: Any) -> Any:
     """A configuration field with its facts.
 
-    Record, doc, affects, example, choices, requires, conflicts, ge, gt, le, unit.
+    Record, doc, affects, example, choices, requires, conflicts, rounds, ge, gt, le, unit.
 
     example: a value that shows the effect, where the type and `choices` list none.
+    rounds: it says where to round, so that under precision.mode fp32 it does nothing at all.
     """
     return field(default=default, metadata={"affects": ("loss",), **facts})

@@ -77,6 +77,7 @@ class AdamConfig:
         record="r32",
         affects=("rounding",),
         choices={"parameter": "r02", "bf16": "r32", "fp32": "r56"},
+        rounds=True,
         doc=(
             "moments in the dtype of their parameter, or in one for all. Under precision.mode fp32"
             " nothing is rounded"

@@ -148,6 +148,7 @@ class OptimConfig(AdamConfig):
         record="r57",
         affects=("parameters", "initial", "loss"),
         choices={"fp32": "r02", "bf16_mantissa": "r57"},
+        rounds=True,
         doc="matrices of Muon's in fp32; or in bf16, cut off and not rounded, with the other"
         " sixteen bits in the optimizer. Under precision.mode fp32 nothing is cut",
         requires={"*": MUON_ONLY},
@@ -172,6 +173,7 @@ class OptimConfig(AdamConfig):
         "fp32",
         record="r03",
         choices={"bf16": "r05", "bf16_transposed": "r18"},
+        rounds=True,
         requires={"*": ORTHOGONAL},
         doc=(
             "Frobenius normalisation: norm of the fp32 gradient, fp32 result; of the bf16 copy,"

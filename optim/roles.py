@@ -73,7 +73,7 @@ SETTINGS: Mapping[str, RoleSetting] = {
         example=2.0,
         type=float,
         default=1.0,
-        requires=MUON_ONLY,
+        requires={**MUON_ONLY, "optim.update_scale": ("one",)},
         limits=RATE,
     ),
 }

@@ -50,8 +50,7 @@ def facts(card: Card) -> Iterator[str]:
         return
     named = [toggle_link(toggle) for toggle in card.toggles]
     yield f"* **{plural('Toggle', len(named))}**: {', '.join(named)}"
-    needs = list(dict.fromkeys(needed(card)))
-    yield f"* **Needs**: {'; '.join(needs) if needs else 'nothing else'}"
+    yield f"* **Needs**: {'; '.join(needed(card)) or 'nothing else'}"
     presets = changes_of(card)
     if presets:
         yield f"* **In the presets**: {', '.join(f'`{name}`' for name in presets)}"
@@ -103,10 +102,11 @@ def needed(card: Card) -> Iterator[str]:
                     for when, others in of_kind.items()
                     if when == "*" or value in ("", text_of(when))
                 }
-            text = conditions_text(conditions)
-            if text:
-                text = text.removeprefix("needs ").replace("; needs [", "; [")
-                yield text.replace("](#", "](../toggles.md#")
+            told = conditions_text(conditions).replace("](#", "](../toggles.md#").split("; ")
+            of_all = [text for text in told if text and not text.startswith("`")]
+            if of_all:
+                yield f"`{name}` {', '.join(of_all)}"
+            yield from (f"`{name}` = {text}" for text in told if text.startswith("`"))
 
 
 # of records that were made beside the ones before them: their changes taken back, and later in again
@@ -179,7 +179,8 @@ def cited(text: str) -> str:
 
 def commands(card: Card) -> list[list[str]]:
     """The commands that try it, as arguments."""
-    return [["ablate", "run", name, "--set", "data.corpus=mine"] for name in card.experiments]
+    of_own_text = ["--set", "scale=tiny", "--set", "data.corpus=mine"]
+    return [["ablate", "run", name, *of_own_text] for name in card.experiments]
 
 
 def trying(card: Card) -> Iterator[str]:
@@ -192,7 +193,8 @@ def trying(card: Card) -> Iterator[str]:
     yield ""
     yield (
         f"`mine` is a corpus that you made: `ablate data prepare text notes/ --name mine{card.tokens}` "
-        "([data](../data.md)). With `--set scale=tiny` a run takes about a minute of a CPU."
+        "([data](../data.md)). A run takes minutes of a CPU. Without `scale=tiny` it has the "
+        "record's size, which wants eight GPUs and 10.5M tokens of held-out text."
     )
 
 

@@ -1,12 +1,12 @@
 """What exists: toggles, records, and what differs between two records."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from harness.cli import app
 from harness.cli.options import Json
-from harness.cli.table import print_json, print_table, text
+from harness.cli.table import print_json, print_table
 from harness.errors import UserError
 
 
@@ -14,6 +14,7 @@ from harness.errors import UserError
 def toggles(json: Json = False) -> None:
     """Every toggle: its choices, its record, what it needs and what it conflicts with."""
     from harness.config.listing import toggle_rows
+    from harness.config.requires import value_text
 
     rows = toggle_rows()
     if json:
@@ -21,9 +22,17 @@ def toggles(json: Json = False) -> None:
         return
     shown = []
     for row in rows:
-        choices = [text(choice["value"]) for choice in row["choices"]]
-        shown.append({**row, "choices": " | ".join(choices)})
+        choices = [value_text(short(choice["value"])) for choice in row["choices"]]
+        default = value_text(row["default"])
+        shown.append({**row, "default": default, "choices": " | ".join(choices)})
     print_table(shown, ["name", "record", "default", "choices", "doc"])
+
+
+def short(value: Any) -> Any:
+    """A value for a narrow column: numbers to four digits."""
+    if isinstance(value, list | tuple):
+        return [short(entry) for entry in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 @app.command()
@@ -62,6 +71,7 @@ def print_records(*, json: bool) -> None:
 def print_record(name: str, scale: str, *, json: bool) -> None:
     """One preset, resolved at a scale, with the origin of every value."""
     from harness.config.presets import preset_values
+    from harness.config.requires import value_text
     from harness.config.scales import load_scale
 
     values, origins = preset_values(name)
@@ -76,7 +86,7 @@ def print_record(name: str, scale: str, *, json: bool) -> None:
         return
     rows = []
     for field, value in shown.items():
-        rows.append({"field": field, "value": text(value), "origin": origins[field]})
+        rows.append({"field": field, "value": value_text(value), "origin": origins[field]})
     print_table(rows)
 
 
@@ -84,6 +94,7 @@ def print_record(name: str, scale: str, *, json: bool) -> None:
 def diff(a: str, b: str, json: Json = False) -> None:
     """What differs between two records, field by field."""
     from harness.config.presets import preset_values
+    from harness.config.requires import value_text
 
     (of_a, _), (of_b, origins) = preset_values(a), preset_values(b)
     if a == b:
@@ -98,7 +109,7 @@ def diff(a: str, b: str, json: Json = False) -> None:
         return
     shown = []
     for field in different:
-        row = {"field": field, a: text(of_a[field]), b: text(of_b[field])}
+        row = {"field": field, a: value_text(of_a[field]), b: value_text(of_b[field])}
         shown.append({**row, "change": origins[field]})
     print_table(shown)
     if not different:

@@ -15,8 +15,8 @@ OFF = (None, (), False)
 
 def value_text(value: Any) -> str:
     """A value as YAML would write it."""
-    if isinstance(value, tuple):
-        return str(list(value))
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(value_text, value))}]"
     return YAML_WORDS.get(str(value), str(value))
 
 
@@ -107,7 +107,7 @@ def resting_on(config: RunConfig, taken_out: Collection[str], chosen: Collection
     gone: NewValues = {}
     out = {*taken_out}
     while out:
-        found: NewValues = {}
+        at_default: NewValues = {}
         for restriction in _restrictions():
             name = restriction.name
             if restriction.excludes or name in chosen or name in gone:
@@ -116,10 +116,10 @@ def resting_on(config: RunConfig, taken_out: Collection[str], chosen: Collection
                 continue
             for other in out & restriction.others.keys():
                 if not _fits(values[other], restriction.others[other], defaults[other]):
-                    found[name] = defaults[name]
-        gone |= found
-        values |= found
-        out = {*found}
+                    at_default[name] = defaults[name]
+        gone |= at_default
+        values |= at_default
+        out = {*at_default}
     return gone
 
 

@@ -38,6 +38,7 @@ class PrecisionConfig:
         record="r02",
         affects=("parameters", "initial", "precision", "loss"),
         choices={"bf16_model": "r10", "bf16_embeds": "r18"},
+        rounds=True,
         doc="fp32 parameters under bf16 autocast; all bf16 but the linears; bf16 tables only",
     )
     val_fp32: bool = toggle(
@@ -46,6 +47,7 @@ class PrecisionConfig:
         affects=("validation",),
         doc="validation runs outside autocast, in fp32",
         choices={True: "r02"},
+        rounds=True,
         requires={
             True: {
                 "precision.policy": ("autocast",),

@@ -5,9 +5,10 @@ Its `base`, `scale`, `set`, `changes`, `design` and `axes` say what they are.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeGuard
 
-from harness.config.run import RunConfig, flat
+from harness.config.run import RunConfig, flat, toggles
 from harness.config.validate import check_config
 from harness.errors import UserError, near
 from harness.experiment.axes import GridPoint, arm_name, at_point, grid, read_axes
@@ -48,8 +49,25 @@ def differences(config: RunConfig, base: RunConfig) -> Fields:
 
 
 def identity(config: RunConfig) -> str:
-    """Equal for configurations that are equal, plug-in toggles included."""
-    return repr(sorted(flat(config).items()))
+    """Equal for configurations that train alike, plug-in toggles included.
+
+    In fp32 what says where to round makes none another.
+    """
+    values = flat(config).items()
+    if config.precision.mode == "fp32":
+        values = {name: value for name, value in values if name not in roundings()}.items()
+    return repr(sorted(values))
+
+
+@cache
+def roundings() -> frozenset[str]:
+    """The fields that say where to round, and do nothing in fp32."""
+    return frozenset(name for name, f in toggles() if f.metadata.get("rounds"))
+
+
+def rounds_alone(values: Fields) -> bool:
+    """Whether a change says where to round, and nothing else."""
+    return bool(values) and values.keys() <= roundings()
 
 
 class Resolver:
@@ -66,9 +84,8 @@ class Resolver:
         self.draw = read_draw(file, self.axes)
         self._check_set_once()
         self.absent = self._absent()
-        self.left_out: list[str] = []  # what became no arm, in words
-        for name in self.absent:
-            self.left_out.append(f"{name}: needs CUDA, which this machine lacks")
+        # what became no arm, in words
+        self.left_out = [f"{name}: {why}" for name, why in self.absent.items()]
 
     def _check_set_once(self) -> None:
         """Refuse a change of what is the same in every arm, or what an axis moves to a number.
@@ -125,7 +142,7 @@ class Resolver:
                     raise self.file.fail(f"arm '{name}': {error}", "axes") from None
                 key = identity(at) + str(runs_in or "")
                 if key in arms and name != BASELINE:
-                    raise self.file.fail(same(name, arms[key], substituted), "changes")
+                    raise self.file.fail(same(name, arms[key], at, substituted), "changes")
                 arms[key] = Arm(
                     name=name,
                     changes=chosen,
@@ -143,16 +160,25 @@ class Resolver:
             )
         return tuple(arms.values())
 
-    def _absent(self) -> tuple[str, ...]:
-        """The changes of `gpu_only` on a machine without CUDA, where the file leaves them out."""
+    def _absent(self) -> dict[str, str]:
+        """The changes that this machine cannot show, and why.
+
+        Those of `gpu_only` on a machine without CUDA, and in fp32 those that say where to round,
+        unless there is nothing else.
+        """
         listed = self.file.items("gpu_only", str)
         for name in listed:
             if name not in self.changes:
                 unknown = f"gpu_only: unknown change '{name}'{near(name, self.changes)}"
                 raise self.file.fail(unknown, "gpu_only")
+        absent = {}
         if self.device == "cpu":
-            return tuple(listed)
-        return ()
+            absent = dict.fromkeys(listed, "needs CUDA, which this machine lacks")
+        rounding = [name for name, entry in self.changes.items() if rounds_alone(entry.values)]
+        if len(rounding) < len(self.changes) and self.configs.is_fp32():
+            why = "says where to round, and fp32 rounds nowhere: --set precision.mode=record does"
+            absent.update(dict.fromkeys(rounding, why))
+        return absent
 
     def parents(self, arms: Sequence[Arm]) -> Mapping[str, str]:
         """Of a chain: arm -> the arm that it is held against."""
@@ -282,15 +308,15 @@ def is_lists(value: Any) -> TypeGuard[list[list[Any]]]:
     return isinstance(value, list) and all(isinstance(entry, list) for entry in value)
 
 
-def same(name: str, other: Arm, substituted: tuple[str, ...]) -> str:
-    """The refusal of an arm whose runs would be another's."""
+def same(name: str, other: Arm, at: RunConfig, substituted: tuple[str, ...]) -> str:
+    """The refusal of an arm whose runs would be another's. at: its configuration."""
     if other.name == BASELINE:
-        why = "; ".join(substituted) or "it changes nothing"
-        return (
-            f"arm '{name}' is the baseline on this machine ({why}): leave it out, or run it where "
-            "it differs"
-        )
-    return (
-        f"arms '{other.name}' and '{name}' are one and the same on this machine: leave one of "
-        "them out"
-    )
+        what, which = f"arm '{name}' is the baseline on this machine", "it"
+        what += f" ({'; '.join(substituted) or 'it changes nothing'})"
+        elsewhere = ", or run it where it differs"
+    else:
+        what, which = f"arms '{other.name}' and '{name}' are one and the same", "one of them"
+        what, elsewhere = f"{what} on this machine", ""
+    if flat(at) != flat(other.config):
+        elsewhere = ", or run it with precision.mode=record: fp32 rounds nowhere"
+    return f"{what}: leave {which} out{elsewhere}"

@@ -74,6 +74,10 @@ class Configs:
             raise self.file.fail(f"arm '{label}': {error}", *place) from None
         return config, substituted
 
+    def is_fp32(self) -> bool:
+        """Whether the baseline rounds nowhere, since the file or the device says so."""
+        return self.resolve(())[0].precision.mode == "fp32"
+
     def gone(self, chosen: Changes) -> tuple[str, ...]:
         """The fields that go with what changes switch off."""
         return self._values(chosen).gone
@@ -111,8 +115,10 @@ class Configs:
         return ""
 
     def _values(self, chosen: Changes) -> ArmValues:
-        """In this order: preset, then records' changes, scale, `set`, the file's own changes,
-        the factors of both, and last what goes with what is switched off.
+        """An arm's values.
+
+        In this order: preset, then records' changes, scale, `set`, the file's own changes, the
+        factors of both, and last what goes with what is switched off.
         """
         values = dict(self.preset)
         given = dict(self.fixed.values)

@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from harness.config import plugins
+from harness.config.requires import value_text
 from harness.config.run import hint_of, toggles
 from harness.config.values import allowed_text
 from harness.errors import UserError
@@ -114,7 +115,8 @@ def _checked_by(hint: Any, f: Field, name: str, value: Any, where: str) -> Any:
 
 
 def _wrong_type(name: str, value: Any, hint: Any, where: str) -> UserError:
-    said = f"{where}: {name} is {value!r}, but must be {allowed_text(hint)}"
+    shown = value_text(value) if value is None or isinstance(value, bool) else repr(value)
+    said = f"{where}: {name} is {shown}, but must be {allowed_text(hint)}"
     if isinstance(value, list | tuple) and value and holds_number(name):
         said = f"{where}: {name} is one number in an arm: several are an axis, "
         said += f"axes: {{{name}: {[*value]!r}}}"

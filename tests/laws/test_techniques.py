@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.cli.lookup import parse_overrides
 from harness.config.run import flat, toggles
 from harness.corpora.text import prepare_text
 from harness.corpora.tokenizers import TokenizerChoice
@@ -20,7 +21,8 @@ from tests.technique_figures import figures
 
 HISTORY = Path(__file__).resolve().parents[2] / "results" / "published" / "history"
 CARDS = {card.name: card for card in all_cards()}
-TRIED = sorted({name for card in all_cards() for name in card.experiments})
+# experiment -> what its card's command sets
+TRIED = {words[2]: words[4::2] for card in all_cards() for words in techniques.commands(card)}
 FRONTIER = [name for name in in_folder("claims") if name.removeprefix("claims/") in CARDS]
 FIGURE = re.compile(
     r"record (\d+) as a whole, ([+-][\d.]+) % \[[^]]*\] (steps|time) at equal loss \((\d+) and (\d+) runs\)"
@@ -179,7 +181,9 @@ def test_a_claims_published_figure_is_the_cards(name: str) -> None:
 def test_a_card_shows_the_commands_that_try_it() -> None:
     for card in all_cards():
         shown = re.findall(
-            r"^ablate run (\S+) --set data\.corpus=mine$", text(card.name), re.MULTILINE
+            r"^ablate run (\S+) --set scale=tiny --set data\.corpus=mine$",
+            text(card.name),
+            re.MULTILINE,
         )
         assert tuple(shown) == card.experiments
 
@@ -206,12 +210,12 @@ def own_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("name", sorted(TRIED))
 def test_a_cards_command_plans_on_ones_own_text(
     name: str, own_text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABLATE_DATA", str(own_text))
-    e = load_experiment(name, device="cpu", overrides={"scale": "tiny", "data.corpus": "mine"})
+    e = load_experiment(name, device="cpu", overrides=parse_overrides(TRIED[name], None))
     planned = plan_runs(e)
     assert {run.spec.config["data"]["corpus"] for run in planned} == {"mine"}
     assert len({run.spec.run_id for run in planned}) > len(e.seeds) or e.left_out

@@ -16,7 +16,7 @@ from harness.errors import UserError
 from harness.model.config import AFFECTS, ON
 from harness.model.layout import table_of_layer
 from tests.observe import Observation, changed, make_corpora, observe
-from tests.toggle_cases import BASE, CASES, SAME, TOGGLES, Case, values
+from tests.toggle_cases import BASE, BESIDE, CASES, ROUNDED, SAME, TOGGLES, Case, values
 
 pytestmark = [
     pytest.mark.slow,  # every toggle, every choice: minutes in all
@@ -117,6 +117,17 @@ def test_on_changes_what_it_states_and_only_that(name: str, seen: Observe) -> No
 def test_the_same_mathematics_gives_the_same_losses(name: str, seen: Observe) -> None:
     for case in BY_NAME[name]:
         check_rounding(seen(case.off), seen(case.on))
+
+
+@pytest.mark.parametrize("name", TOGGLES)
+def test_what_says_where_to_round_does_nothing_in_fp32(name: str, seen: Observe) -> None:
+    """And what shows in the records' precision alone says so (a kernel is another in fp32, too)."""
+    rounds = TOGGLES[name].metadata.get("rounds", False)
+    needs_rounding = ROUNDED.items() <= BESIDE.get(name, {}).items()
+    assert rounds == (needs_rounding and name != "model.attn_kernel")
+    for case in BY_NAME[name] if rounds else []:
+        off, on = (seen(with_fields(c, {"precision.mode": "fp32"})) for c in (case.off, case.on))
+        assert on["loss"][0] == pytest.approx(off["loss"][0], rel=1e-6)
 
 
 def test_the_same_configuration_twice_is_the_same_bit_for_bit(seen: Observe, tmp_path) -> None:

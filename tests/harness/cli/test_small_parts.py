@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 import typer
+import yaml
 from typer.testing import CliRunner
 
 from harness.cli import adaptive
@@ -18,6 +19,7 @@ from harness.cli.margin import margin_note
 from harness.cli.plan_options import PlanOptions
 from harness.cli.rerun import check_source
 from harness.cli.where import Placement, chosen_executor
+from harness.config.run import plain_value, toggles
 from harness.errors import UserError
 from harness.run.foreign import TrainerSpec
 from harness.run.plan import Plan, PlanArm
@@ -285,3 +287,13 @@ def test_a_run_of_a_plug_in_that_is_gone_is_not_done_again(tmp_path: Path) -> No
     gone = tmp_path / "idea.py"
     with pytest.raises(UserError, match=r"run r was made with plug-in .*idea\.py: bring that file"):
         check_source("r", SPEC, [Path(__file__), gone], tmp_path)
+
+
+def test_the_table_of_toggles_has_each_once_in_values_that_can_be_typed(ablate: Any) -> None:
+    head, *rows = ablate("toggles").out.splitlines()
+    assert [row.split()[0] for row in rows] == [name for name, _ in toggles()]
+    place = head.index("default")
+    shown = {row.split()[0]: row[place:].split("  ")[0] for row in rows}
+    for name, f in toggles():
+        if not isinstance(f.default, float):  # numbers to four digits
+            assert yaml.safe_load(shown[name]) == plain_value(f.default)
