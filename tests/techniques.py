@@ -112,7 +112,8 @@ def needed(card: Card) -> Iterator[str]:
 # of records that were made beside the ones before them: their changes taken back, and later in again
 TAKEN_BACK = {
     *("r71.value_tables_before", "r73.documents_before", "r74.value_tables", "r74.rate_floor"),
-    *("r74.last_row", "r82.no_mudd", "r83.no_xsa", "r84.no_signs", "r85.bigram_sign"),
+    *("r74.last_row", "r82.no_mudd", "r82.schedule", "r83.no_xsa", "r84.no_signs"),
+    "r85.bigram_sign",
 }
 
 
