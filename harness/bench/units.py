@@ -14,7 +14,7 @@ from harness.bench.units_mudd import MUDD_UNITS
 from harness.bench.units_networks import NETWORK_UNITS, network_unit
 from harness.bench.units_optim import OPTIM_UNITS
 from harness.bench.units_rotary import ROTARY_UNITS
-from harness.bench.units_schedule import SCHEDULE_UNITS
+from harness.bench.units_schedule import OTHER_SCHEDULES, SCHEDULE_UNITS
 
 UNITS: Mapping[str, Unit] = {
     **OPTIM_UNITS,
@@ -30,7 +30,7 @@ UNITS: Mapping[str, Unit] = {
     **SCHEDULE_UNITS,
 }
 # units whose numbers are not among ours, by the rule of their record
-OTHERS: Mapping[str, Unit] = {**OTHER_BIGRAMS, **OTHER_ATTENTION}
+OTHERS: Mapping[str, Unit] = {**OTHER_BIGRAMS, **OTHER_ATTENTION, **OTHER_SCHEDULES}
 RULES = {**UNITS, **OTHERS}
 RECORD = re.compile(r"_r(\d+)(?:_|$)")
 

@@ -118,12 +118,11 @@ def batch_size_schedule(arrays: Arrays) -> Pairs:
         yield theirs, np.array(told[config.optim.tie_ends])
 
 
+RATES = Unit(pairs=lr_momentum_schedule, bound=1e-6)
 SCHEDULE_UNITS: Mapping[str, Unit] = {
-    **{
-        f"lr_momentum_schedule_{part}": Unit(pairs=lr_momentum_schedule, bound=1e-6)
-        for part in "abc"
-    },
+    **{f"lr_momentum_schedule_{part}": RATES for part in "abc"},
     "window_schedule": Unit(pairs=window_schedule, bound=0.0),
     "batch_size_schedule": Unit(pairs=batch_size_schedule, bound=0.0),
     "mtp_prefix_schedule": Unit(pairs=mtp_prefix_schedule, bound=1e-6),
 }
+OTHER_SCHEDULES: Mapping[str, Unit] = {"lr_momentum_schedule": RATES}

@@ -140,6 +140,7 @@ def test_other_records_and_inputs_go_by_the_rule_before_them(
     assert unit_of("bigram_r68") is unit_of("bigram_r73") is not unit_of("bigram")
     assert unit_of("paired_heads_value_r70") is UNITS["paired_heads_value"]
     assert unit_of("paired_heads_value_r85") is unit_of("paired_heads_value_r89")
+    assert unit_of("lr_momentum_schedule_d") is UNITS["lr_momentum_schedule_a"]
     assert unit_of("paired_heads_r62") is UNITS["paired_heads"]
     assert unit_of("normuon_r20") is unit_of("nothing") is None
     shutil.copy(FOLDER / "adam_records.npz", tmp_path / "nothing.npz")
