@@ -8,6 +8,7 @@ import io
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from harness.__main__ import main as ablate
 from tests.report_kinds import KINDS
@@ -53,7 +54,8 @@ ASKED = {  # command -> of which results, how
 def said(folder: Path, words: list[str]) -> str:
     """What a command prints in a folder, and how it ends."""
     out, code = io.StringIO(), 0
-    with chdir(folder), redirect_stdout(out), redirect_stderr(out):
+    no_corpora = patch.dict("os.environ", {"ABLATE_DATA": str(folder)})
+    with chdir(folder), no_corpora, redirect_stdout(out), redirect_stderr(out):
         try:
             ablate(words)
         except SystemExit as end:

@@ -77,17 +77,12 @@ def refused_ramps(c: RunConfig) -> Iterator[str]:
             f"schedule.cooldown_frac={s.cooldown_frac} of schedule.steps={s.steps} overlap: "
             "shorten one of them"
         )
-    if not s.cooldown_steps and not s.cooldown_frac:
-        for name, value, what in (
-            ("schedule.lr_floor", s.lr_floor, "ends"),
-            ("schedule.extension_steps", s.extension_steps, "goes on after"),
-        ):
-            if value:
-                yield (
-                    f"{name}={value} {what} a cooldown, but there is none: set "
-                    "schedule.cooldown_steps or schedule.cooldown_frac, "
-                    f"or leave {name} at {type(value)(0)}"
-                )
+    if s.lr_floor > 0 and not s.cooldown_steps and not s.cooldown_frac:
+        yield (
+            f"schedule.lr_floor={s.lr_floor} ends a cooldown, but there is none: set "
+            "schedule.cooldown_steps or schedule.cooldown_frac, "
+            "or leave schedule.lr_floor at 0.0"
+        )
 
 
 def refused_stages(c: RunConfig) -> Iterator[str]:

@@ -89,7 +89,7 @@ BAD = [
     ("cap", 101, "here: plugin.cap.cap is 101.0, but must be at most 100"),
     ("kind", "herd", "here: plugin.cap.kind is 'herd', but must be soft | hard"),
     ("depth", 1.5, "here: plugin.cap.depth is 1.5, but must be an integer"),
-    ("depth", True, "here: plugin.cap.depth is True, but must be an integer"),
+    ("depth", True, "here: plugin.cap.depth is true, but must be an integer"),
     ("depth", 0, "here: plugin.cap.depth is 0, but must be at least 1"),
 ]
 

@@ -140,7 +140,6 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"schedule.cooldown_steps": 9000, "schedule.warmup_steps": 1000}, ["schedule.warmup_steps", "schedule.cooldown_steps"]),
     ({"schedule.cooldown_frac": 0.5, "schedule.warmup_steps": 9000}, ["schedule.warmup_steps=9000", "cooldown_frac=0.5"]),
     ({"schedule.lr_floor": 0.1}, ["schedule.lr_floor=0.1", "set schedule.cooldown_steps or schedule.cooldown_frac"]),
-    ({"schedule.extension_steps": 40}, ["schedule.extension_steps=40 goes on after a cooldown", "leave schedule.extension_steps at 0"]),
     (
         {"optim.matrix_optimizer": "muon", "optim.update_scale": "sqrt_ratio", "optim.up_lr_multiplier": 2.0},
         ["optim.up_lr_multiplier=2.0", "requires optim.update_scale to be one"],
