@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.run.attempts import read_attempts
-from harness.run.spec import PlannedRun
+from harness.run.spec import Branch, PlannedRun
 from harness.runner.executor import ExecutorOptions, RunEnded
 from harness.runner.messages import WorkerEvent
 from harness.runner.ray.incoming import packed
@@ -229,6 +229,18 @@ def test_a_run_that_is_lost_after_its_end_has_its_end(fake: FakeRay, store: Stor
     finish(theirs_of(store, one))
     fake.ends[one.spec.run_id] = [WorkerCrashedError()]
     assert call([one], store).run().statuses == {one.spec.run_id: "finished"}
+
+
+def test_a_run_whose_trunk_nobody_makes_is_not_sent_and_has_failed(
+    fake: FakeRay, store: Store
+) -> None:
+    [one] = runs(1)
+    branch = Branch(at=5, config={**one.spec.config, "schedule": {"steps": 10}})
+    late = replace(one, spec=replace(one.spec, branch=branch))
+    looks = iter(range(9))
+    summary = call([late], store, cancelled=lambda: next(looks) == 8).run()
+    assert (summary.statuses, fake.sent) == ({late.spec.run_id: "failed"}, [])
+    assert "its trunk" in summary.reasons[late.spec.run_id]
 
 
 def test_what_fails_in_our_own_code_there_ends_the_call_in_one_line(

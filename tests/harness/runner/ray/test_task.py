@@ -24,8 +24,9 @@ from tests.one_run import SPEC
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 
-from harness.runner.ray import task
+from harness.runner.ray import send, task
 from harness.runner.ray.files import Freight
+from harness.runner.ray.places import Need
 from harness.runner.ray.task import Meeting, RayOrder, run_order
 
 DONE = WorkerEvent(status="finished", val_loss=3.5)
@@ -219,6 +220,7 @@ def test_the_first_of_several_nodes_tells_whether_a_peer_was_killed(
     [worker] = trainer.made
     assert worker.closed and worker.asked[0].limits.deaths == 0
     assert worker.group.invites is not None and worker.group.invites.address == "10.0.0.1"
+    assert worker.asked[0].stop() == ("failed" if killed else None)  # in the midst of it, too
     finished = run_order(order(store, Trainer(), n_nodes=2), Remote(met))
     assert not finished.lost_peer and task.WARM == []
 
@@ -241,6 +243,42 @@ def test_a_further_node_gives_up_where_the_first_does_not_come(
     monkeypatch.setattr(task, "MEET_S", -1.0)
     answer = run_order(order(store, Trainer(), n_nodes=2, node=1), Remote(Meeting()))
     assert (answer.event.status, answer.event.reason) == ("failed", "the first node did not come")
+
+
+@dataclass
+class Asked:
+    """What Ray is asked for."""
+
+    tasks: list[dict[str, Any]] = field(default_factory=list)
+
+    def options(self, **asked: Any) -> "Asked":
+        self.tasks.append(asked)
+        return self
+
+    def remote(self, *_: object) -> None:
+        return None
+
+
+@pytest.mark.parametrize("need", [Need(gpus=4, cpus=4), Need(gpus=0, cpus=3)])
+def test_the_room_that_is_held_for_a_run_of_several_nodes_is_what_its_tasks_need(
+    store: Store, monkeypatch: pytest.MonkeyPatch, need: Need
+) -> None:
+    asked = Asked()
+    held: list[tuple[dict[str, float], dict[str, str]]] = []
+
+    def hold(rooms: list[dict[str, float]], near: str, *, bundle_label_selector: Any) -> None:
+        held.extend(zip(rooms, bundle_label_selector, strict=True))
+
+    monkeypatch.setattr(send, "ray", SimpleNamespace(remote=lambda of: asked))
+    monkeypatch.setattr(send, "placement_group", hold)
+    labels = {"ray.io/accelerator-type": "H100"}
+    send.send(order(store, Trainer(), n_nodes=2), need, labels, "a run")
+    tasks = [of for of in asked.tasks if "name" in of]  # beside the actor where they meet
+    assert [of["scheduling_strategy"].placement_group_bundle_index for of in tasks] == [0, 1]
+    assert [wanted for _, wanted in held] == [labels] * 2
+    for of, (room, _) in zip(tasks, held, strict=True):
+        assert (of["num_cpus"], of["num_gpus"]) == (room["CPU"], room.get("GPU", 0))
+        assert of["num_gpus"] == need.gpus
 
 
 def test_processes_that_train_on_a_gpu_get_those_that_ray_gave(

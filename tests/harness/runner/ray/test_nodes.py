@@ -1,0 +1,46 @@
+"""Which Ray cluster a call joins, and what it says where none answers; the cluster is a stand-in."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.errors import UserError
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
+
+from harness.runner.ray import nodes
+
+
+@pytest.fixture
+def joined(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """The addresses that Ray was asked to join; it finds nothing at any."""
+    asked: list[str | None] = []
+
+    def init(address: str | None, **_: Any) -> None:
+        asked.append(address)
+        raise ConnectionError("Could not find any running Ray instance.\nPlease start one.\n")
+
+    fake = SimpleNamespace(is_initialized=lambda: False, init=init)
+    monkeypatch.setattr(nodes, "ray", fake)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    return asked
+
+
+def test_ray_which_would_try_for_minutes_is_not_asked_to_join_where_nobody_answers(
+    joined: list[str | None],
+) -> None:
+    with pytest.raises(UserError, match=r"^--address 127.0.0.1:1: no Ray cluster answers \("):
+        nodes.connect("127.0.0.1:1")
+    assert joined == []
+
+
+def test_what_ray_says_of_a_cluster_that_it_does_not_find_is_told_in_one_line(
+    joined: list[str | None],
+) -> None:
+    with pytest.raises(UserError) as refused:
+        nodes.connect(None)
+    said = "auto: no Ray cluster answers (Could not find any running Ray instance.): start one with"
+    assert str(refused.value).startswith(f"--address {said} `ray start --head`")
+    assert joined == [None]
