@@ -111,6 +111,14 @@ def test_bad_input_is_one_line_and_exit_2(ablate: Any, arguments: list[str], wor
     assert "Traceback" not in ran.err
 
 
+def test_a_device_that_the_cluster_does_not_have_is_refused(ablate: Any) -> None:
+    Path("site.yaml").write_text("device: cpu\n")
+    cluster = ("--executor", "slurm", "--cluster", "site.yaml")
+    ran = ablate("run", "quickstart", *cluster, "--set", "device=cuda")
+    assert ran.code == 2
+    assert "--set device=cuda: cluster.yaml says cpu: change it there" in ran.err
+
+
 def test_help_and_listings_do_not_import_torch() -> None:
     code = (
         "import sys\nfrom harness.__main__ import main\n"

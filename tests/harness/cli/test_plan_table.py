@@ -11,6 +11,7 @@ from harness.cli.plan import print_plan
 from harness.cli.plan_facts import PlanQuestion, changes_words, plan_facts
 from harness.experiment.experiment import Experiment, load_experiment
 from harness.experiment.plan import plan_runs
+from harness.run.plan import SeedsRule
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +38,28 @@ def test_the_seeds_for_a_difference_are_told_with_what_they_take(
     hours, price = re.findall(r"about ([0-9.]+)", said)
     assert (hours, price) == (f"{needed.hours:.2f}", f"{needed.price:.2f}")
     assert said.endswith(" in price")
+    comparisons = f"(power 0.8, {len(split.arms) - 1} comparisons)"
+    assert any(comparisons in line for line in power.words)
     nothing = plan_facts(split, planned, tmp_path, PlanQuestion()).power
     assert not any("a difference of" in line for line in nothing.words)
+
+
+def test_seeds_that_a_rule_adds_decide_less_than_as_many_that_are_given(
+    split: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their intervals hold at every look."""
+    monkeypatch.setenv("ABLATE_DATA", str(tmp_path))
+    given = replace(split, arms=split.arms[:2], seeds=tuple(range(12)))
+    added = replace(given, seeds_rule=SeedsRule(stop={"decide": 0.05}, least=3, most=12))
+    able = []
+    for e, seeds in ((given, "12 seeds detect"), (added, "at most 12 seeds decide")):
+        planned = plan_runs(e, world_size=8, need_data=False)
+        power = plan_facts(e, planned, tmp_path, PlanQuestion()).power
+        assert power.detectable is not None
+        able.append(power.detectable)
+        said = f"smallest difference that {seeds} (power 0.8, 1 comparison): {able[-1]:.4f} in loss"
+        assert any(line.startswith(said) for line in power.words)
+    assert able[0] < able[1]
 
 
 def test_a_table_has_a_parents_column_where_arms_have_parents(

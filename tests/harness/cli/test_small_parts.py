@@ -17,7 +17,7 @@ from harness.cli.confirm_arms import chosen_arms, factor_between, points_named
 from harness.cli.executors import EXECUTORS
 from harness.cli.margin import margin_note
 from harness.cli.plan_options import PlanOptions
-from harness.cli.rerun import check_source
+from harness.cli.rerun import check_source, plugins_of
 from harness.cli.where import Placement, chosen_executor
 from harness.config.run import plain_value, toggles
 from harness.errors import UserError
@@ -182,6 +182,9 @@ def test_a_point_of_an_axis_is_confirmed_by_its_values() -> None:
     assert [*both["changes"]] == ["lr 0.03", "b, lr 0.03"]
     assert both["alters_noise"] == ["b, lr 0.03"]
     assert points_named(plan, ["b"], {}) == {}, "off the axes: confirmed as it is named"
+    of_adam = {"optim.adam_lr": 0.1}
+    adam = grid(point("adam_lr=0.1", "baseline", of_adam, point={"optim.adam_lr": "0.1"}))
+    assert points_named(adam, ["adam_lr=0.1"], {}) == {"changes": {"adam_lr 0.1": of_adam}}
     assert points_named(plan, ["lr=0.03", "unknown"], {}) == {}
 
 
@@ -297,3 +300,7 @@ def test_the_table_of_toggles_has_each_once_in_values_that_can_be_typed(ablate: 
     for name, f in toggles():
         if not isinstance(f.default, float):  # numbers to four digits
             assert yaml.safe_load(shown[name]) == plain_value(f.default)
+
+
+def test_a_run_that_no_experiment_names_any_more_has_no_plug_in() -> None:
+    assert plugins_of(SPEC, []) == []

@@ -165,7 +165,7 @@ def test_a_candidate_that_is_nearer_than_old_is_told(
 
 def test_few_of_the_skipped_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     parents = parents_of(NEW, {"near": NEAR.encode()})
-    for n, last in ((5, "skipped line 4"), (6, "skipped 1 more")):
+    for n, last in ((1, "skipped line 0"), (5, "skipped line 4"), (6, "skipped 1 more")):
         skipped = {str(i): f"line {i}" for i in range(n)}
         measured = type(parents)(distances=parents.distances, skipped=skipped)
         tell_parents(Sides(old="near", new="new", parents=measured))

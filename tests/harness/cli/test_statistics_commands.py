@@ -1,6 +1,7 @@
 """The statistics as a user calls them: compare, significance, plan; stopping through `ablate run`."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -395,6 +396,9 @@ def test_figures_are_written_into_a_folder_where_there_is_something_to_draw(
     drawn = ablate("figures", "split", "-o", "drawn")
     assert (drawn.code, drawn.out) == (0, "drawn: 4 files, captions in captions.md\n")
     assert len(list(Path("drawn").iterdir())) == 4
+    [svg] = Path("drawn").glob("*.svg")
+    [points] = re.findall(r'<svg [^>]*\bwidth="([0-9.]+)pt"', svg.read_text())
+    assert float(points) / 72 == pytest.approx(8, abs=0.1)  # inches: as wide as a page
 
 
 def test_an_export_is_one_table_of_what_was_asked(ablate: Any) -> None:

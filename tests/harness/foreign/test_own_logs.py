@@ -245,6 +245,20 @@ def test_a_look_at_a_file_holds_few_of_its_lines_and_reads_each_once(tmp_path: P
     assert list(logs.fresh()) == [("a.txt", [b"anew"])]
 
 
+def test_a_look_ends_though_the_script_writes_faster_than_it_is_read(tmp_path: Path) -> None:
+    path, line = tmp_path / "a.txt", b"x" * 999 + b"\n"
+    path.write_bytes(line * 200)
+    logs, n_read = OwnLogs(tmp_path, "*.txt"), 0
+    for _, some in logs.fresh():
+        n_read += len(some)
+        with path.open("ab") as file:
+            file.write(line * 200)
+        assert n_read < 1000, "it follows the file as it grows"
+    assert n_read >= 200
+    n_read += sum(len(some) for _, some in logs.fresh())
+    assert n_read * len(line) == path.stat().st_size == logs.n_bytes
+
+
 def test_a_file_that_goes_while_it_is_looked_at_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

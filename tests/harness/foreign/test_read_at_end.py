@@ -103,6 +103,7 @@ def test_what_the_patterns_do_not_tell_is_unknown() -> None:
     reading.feed(b"val_loss: 3.25")
     final = reading.final()
     assert (final.val_loss, final.train_time_s, final.step_ms) == (3.25, None, None)
+    assert final.steps is None
 
 
 def test_a_metric_that_is_not_finite_is_an_explosion_and_no_value() -> None:

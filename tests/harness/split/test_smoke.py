@@ -191,6 +191,7 @@ def test_a_folder_is_mended_and_what_passed_is_not_run_again(
     assert told["smoke"]["passed"] == len(told["smoke"]["arms"])
     assert told["smoke"]["first"] == {"passed": 2, "arms": 6}
     assert told["smoke"]["old"]["losses"][:2] == [3.0, 2.9]
+    assert json.loads((folder / "smoke.json").read_text())["smoke"] == told["smoke"]
     assert {group["group"] for group in told["groups"]} == {"late", "width"}
     assert "found: width and size are one group now" in said.err
     assert yaml.safe_load((folder / "changes.yaml").read_text())["groups"].keys() == {

@@ -70,6 +70,9 @@ def test_the_noise_that_made_the_logs_is_found(
     line = next(line for line in printed.splitlines() if line.startswith("sd of a loss, 2025"))
     assert line.split()[5:] == ["0.00152", f"{era.sd:.5f}", f"{era.df}", "df,", "80", "runs"]
     assert f"{era.prior_sd:.5f}  counts for 4 df" in printed
+    shown = printed.splitlines()
+    assert shown[0].split() == ["date", "shorter", "longer", "slope", "se", "used"]
+    assert shown[1].split()[-1] == "yes" and shown[2] == ""  # the one pair, and no more
 
 
 def test_a_slope_is_made_by_pairs_up_to_its_date_alone(

@@ -2,18 +2,24 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.errors import UserError
 from harness.run.files import write_json
+from harness.run.spec import PlannedRun
+from harness.runner.executor import ExecutorOptions
 from harness.runner.slurm import check
 from harness.runner.slurm.check import NodeCheck, answer_file, check_environment, needs_check
 from harness.runner.slurm.cluster import Cluster
+from harness.runner.slurm.send import send_check
 from harness.runner.trainers import OwnTrainer
+from harness.store.store import Store
 from tests.fake_matrix import Matrix
 from tests.harness.runner.slurm.test_site import install
+from tests.one_run import SPEC
 
 NO_TORCH = "raise ImportError('it is not in this container')\n"
 SBATCH = r"""n=$(sed -n 's/.*--array=0-\([0-9]*\).*/\1/p' "$1")
@@ -120,6 +126,21 @@ def test_a_job_that_ends_without_an_answer_tells_its_last_line(
     states["7"] = "FAILED"
     with pytest.raises(UserError, match=r"did not start \(execve\(\): python: No such file\)"):
         check_environment(tmp_path / "check.json", lambda: "7", lambda: False)
+
+
+def test_the_check_of_a_run_of_several_nodes_is_one_job_of_one_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sbatch = 'cp "$1" "$LAB/sent"; echo Submitted batch job 8'
+    install(tmp_path, monkeypatch, {"sbatch": sbatch, "srun": "exit 1"})
+    spec = replace(SPEC, config={"data": {"heldout": None}}, world_size=2)
+    run = PlannedRun(arm="a", block=0, place=0, spec=spec)
+    options = ExecutorOptions(cluster=Cluster(device="cpu"), experiment="x", n_nodes=2)
+    store = Store.create(tmp_path / "results")
+    assert send_check(run, store, tmp_path / "jobs" / "answer.json", options) == "8"
+    asked = (tmp_path / "sent").read_text().splitlines()
+    assert "#SBATCH --nodes=1" in asked
+    assert not any(line.startswith("#SBATCH --array") for line in asked)
 
 
 def test_a_stop_takes_the_check_out_of_the_queue(
