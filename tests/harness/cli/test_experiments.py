@@ -11,6 +11,7 @@ from harness.cli import experiments
 from harness.experiment.blocks import order_in_block
 from harness.run.ledger import read_ledger
 from harness.run.plan import Plan
+from harness.store.launches import is_launched
 from harness.store.plans import read_plan, save_plan
 from harness.store.store import Store
 from reports.inputs.load import load
@@ -133,7 +134,10 @@ def test_a_renamed_experiment_keeps_the_order_in_which_it_ran(
     ran = places("x")
     drawn = order_in_block("x", 0, 2)
     other = next(f"y{i}" for i in range(99) if order_in_block(f"y{i}", 0, 2) != drawn)
-    assert ablate("rename", "x", other) == ablate(*ask, other) == 0
+    assert ablate("rename", "x", other) == 0
+    renamed = read_plan(Path("results"), other)
+    assert renamed is not None and is_launched(Path("results"), renamed), "here, and by this user"
+    assert ablate(*ask, other) == 0
     assert places(other) == ran
 
 

@@ -55,6 +55,7 @@ def test_two_scripts_with_a_known_difference(
     assert [r["rule"] for r in verdict["rules"]] == ["track1", "track3", "track3-pair"]
     assert all(r["significant"] for r in verdict["rules"])
     assert verdict["looks"] == 1
+    assert [hint["arm"] for hint in verdict["hints"] if hint["doubt"]] == ["old", "new"]  # no clock
     runs = load(verdict["experiment"]).runs
     assert runs["self_reported"].all()
     assert set(runs["budget"]) == {20}
@@ -139,10 +140,8 @@ def test_what_a_script_prints_is_kept_without_secrets(folder: Path) -> None:
 
 
 def test_a_seed_that_the_script_takes_makes_blocks(folder: Path) -> None:
-    assert (
-        ablate("ab", "old.py", "new.py", "-n", 2, *CPU, "--env", "SEED={seed}", "--experiment", "x")
-        == 0
-    )
+    ask = ("ab", "old.py", "new.py", "-n", 2, *CPU, "--env", "SEED={seed}", "--experiment")
+    assert ablate(*ask, "x") == ablate(*ask, "y") == 0  # seeds may have been seen: it explores
     runs = load("x").runs
     assert sorted(runs["seed"]) == [0, 0, 1, 1]
     assert sorted(runs["block"]) == [0, 0, 1, 1]
@@ -177,7 +176,7 @@ def test_two_refs_of_a_repository(folder: Path, capsys: pytest.CaptureFixture[st
     assert verdict["arms"][0]["val_loss"] - verdict["arms"][1]["val_loss"] == pytest.approx(
         0.5, abs=0.01
     )
-    assert ablate("ab", "main", "ida", *CPU) == 2
+    assert ablate("ab", "main:train_gpt.py", "ida", *CPU) == 2
     assert "no commit 'ida' in the repository" in capsys.readouterr().err
 
 
@@ -546,6 +545,14 @@ def test_bad_arguments_are_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_a_script_has_a_gpu_of_its_own_unless_it_is_said_to_need_none(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert ablate("ab", "old.py", "new.py", "-n", 1, "--command", "python {script}") == 2
+    assert "a run needs 1 GPUs, this node shows 0" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from harness.foreign.imports import Imported, import_logs
 from harness.foreign.log_arms import ArmBy
 from harness.run.plan import Plan
 from harness.store.store import Store
-from tests.foreign_logs import late_2024, year_2025
+from tests.foreign_logs import first_records, late_2024, year_2025
 
 
 @pytest.fixture
@@ -87,16 +87,26 @@ def test_seeds_that_several_logs_of_an_arm_used_are_named_with_the_logs(
     assert [Path(name).name for name in of_arm[5]] == ["0.txt", "2.txt"]
 
 
-def test_a_part_of_a_log_is_its_twin_and_no_second_run(store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", ["step:0/250", "step:125/250 val_loss"])
+def test_a_part_of_a_log_is_its_twin_and_no_second_run(
+    first: str, store: Store, tmp_path: Path
+) -> None:
     whole = year_2025(3.28)
     points = "".join(line + "\n" for line in whole.splitlines() if line.startswith("step:"))
-    bare = points[points.rindex("step:0/250") :]
+    bare = points[points.rindex(first) :]
     written(tmp_path, {"a/whole.txt": whole, "b/bare.txt": bare})
     imported = taken(store, tmp_path, "b", "a", arm="A")
     assert imported.n_added == 1
     ((twin, of),) = imported.twins.items()
     assert (Path(twin).name, Path(of).name) == ("bare.txt", "whole.txt")
     assert (imported.copies, imported.refused) == ({}, {})
+
+
+def test_a_log_is_the_run_that_it_was_for_versions_before(store: Store, tmp_path: Path) -> None:
+    """Else all that a results folder has imported would come in a second time."""
+    written(tmp_path, {"coded.txt": late_2024(3.28), "bare.txt": first_records(3.28)})
+    plan = plan_of(taken(store, tmp_path, "coded.txt", "bare.txt", arm="A"))
+    assert [run.run_id for run in plan.runs] == ["68e2b6be5e35c10f", "9719d9fb4b00e013"]
 
 
 def test_logs_of_another_memory_are_two_runs_of_the_same_losses(

@@ -8,6 +8,7 @@ import pytest
 
 from harness.foreign.log_lines import LogError
 from harness.foreign.log_runs import read_logs, runs_of
+from harness.run.code import CODE_LIMIT
 from tests.foreign_logs import LINE, first_records, late_2024, read_log, year_2025
 
 GOOD = "step:0/8 val_loss:10.9000 train_time:1ms step_avg:nanms\nstep:4/8 val_loss:5.0000 train_time:40ms step_avg:10ms\n"
@@ -145,18 +146,34 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
             read_log(write(tmp_path, content, "log.gz"))
 
 
+BODY = year_2025(3.2777).partition(LINE + "\nRunning")[2]
+
+
 def test_comments_and_docstrings_move_no_program(tmp_path: Path) -> None:
     def program(text: str) -> str | None:
         return read_logs(write(tmp_path, text))[0].program
 
-    text = year_2025(3.2777)
-
     code = 'import os\n\ndef f(x: int) -> int:\n    """What it does."""\n    return x + 1\n'
-    body = text[text.index(LINE + "\nRunning") :]
+    body = f"{LINE}\nRunning{BODY}"
     same = "# another comment\nimport os\n\n\ndef f(x):\n    return x + 1  # one more\n"
     other = code.replace("x + 1", "x + 2")
     assert program(code + body) == program(same + body) is not None
     assert program(code + body) != program(other + body)
+
+
+def test_whole_numbers_move_no_recipe_and_of_a_text_too_long_each_letter_counts(
+    tmp_path: Path,
+) -> None:
+    def recipe(text: str) -> str | None:
+        return read_logs(write(tmp_path, f"{text}{LINE}\nRunning{BODY}"))[0].recipe
+
+    code = "import os\nsteps, lr = 250, 0.02\n"
+    longer, other = code.replace("250", "500"), code.replace("0.02", "0.03")
+    assert recipe(code) == recipe(longer) is not None
+    assert recipe(code) != recipe(other)
+    n_lines, rest = divmod(CODE_LIMIT - len(code), 1024)
+    full = code + f"{'#' * 1023}\n" * n_lines + f"{'#' * (rest - 1)}\n"
+    assert recipe(code) == recipe(full) != recipe(f"#{full}")
 
 
 def test_a_whole_log_without_a_head_is_a_run_unless_a_line_of_bars_follows_it() -> None:

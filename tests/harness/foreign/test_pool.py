@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from harness.cli.ab_options import AbOptions
+from harness.cli.ab_pool import borrowing
 from harness.foreign import pool as pool_module
 from harness.foreign.pool import earlier_runs, node_class
 from harness.run.ledger import read_ledger
@@ -109,6 +112,30 @@ def test_few_runs_are_no_pool_and_another_node_has_none(
     assert node_class({"gpus": gpus}) == node_class({"gpus": gpus[:1]}), "a run takes its own"
     assert node_class({"gpus": gpus}) != node_class({"gpus": [{"name": "NVIDIA H200"}] * 2})
     assert node_class({"gpus": None, "cpu": "x"}) != node_class({"cpu": "y"})
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An experiment whose baseline ran before."""
+
+    baseline: Any
+    name: str = "x"
+    primary: str = "val_loss"
+    borrowed: tuple[int, ...] = ()
+
+
+@pytest.mark.parametrize(("n", "n_borrowed"), [(4, 0), (5, 5), (6, 6)])
+def test_earlier_runs_are_borrowed_from_five_on(
+    n: int, n_borrowed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished = SimpleNamespace(status="finished")
+    specs = [SimpleNamespace(run_id=str(i), replicate=i) for i in range(n)]
+    pool = [SimpleNamespace(spec=spec, result=finished) for spec in specs]
+    monkeypatch.setattr(pool_module, "borrowable", lambda *_: pool)
+    old = SimpleNamespace(name="old", trainer=SimpleNamespace(seeded=False))
+    e: Any = Seen(old)
+    asked = AbOptions(old="old.py", new=["new.py"], results=tmp_path)
+    assert borrowing(e, asked).borrowed == tuple(range(n_borrowed))
 
 
 def test_a_script_that_takes_the_blocks_seed_borrows_nothing_and_is_told_why(

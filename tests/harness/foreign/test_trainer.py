@@ -24,6 +24,7 @@ from harness.run.readings import OwnMetric, Readings
 from harness.run.spec import Outcome, RunSpec
 from harness.store.attempt import RunWriter, claim
 from harness.store.store import Store
+from tests.fake_matrix import wait_for
 from tests.one_run import SPEC
 
 FIRST = "step:0/10 val_loss:9.5 train_time:0ms step_avg:nanms"
@@ -145,6 +146,24 @@ def test_a_loss_of_its_own_stands_in_the_marks_and_a_planned_stop_ends_it(bench:
     assert isinstance(outcome.marks, ForeignMarks)
     assert (outcome.marks.stopped_at, outcome.marks.own) == (5, {"bpb": 0.875})
     assert outcome.marks.to_json().items() >= {"stopped_at": 5, "own": {"bpb": 0.875}}.items()
+
+
+@pytest.mark.parametrize(
+    ("line", "own", "at"),
+    [
+        ("step:5/10 val_loss:4.0 train_time:1s", (), (5, 10)),
+        ("bpb=0.875", (OwnMetric(name="bpb", pattern="bpb=([0-9.]+)"),), (0, 0)),
+    ],
+)
+def test_where_a_script_is_is_told_as_far_as_its_lines_say_it(
+    bench: Bench, line: str, own: tuple[OwnMetric, ...], at: tuple[int, int]
+) -> None:
+    readings = Readings(metrics=own)
+    bench.run(says(line), readings=readings)
+    run_id = bench.spec(readings=readings).run_id
+    wait_for(lambda: bench.store.progress(run_id) is not None)
+    shown = bench.store.progress(run_id)
+    assert shown is not None and (shown.step, shown.steps) == at
 
 
 LIMITS: list[tuple[TrainerLimits, str]] = [
