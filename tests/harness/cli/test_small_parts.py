@@ -1,5 +1,7 @@
 """Small parts of commands: which options go together, where an experiment's name leads, what confirms an arm, which seeds follow."""
 
+import io
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +20,7 @@ from harness.cli.executors import EXECUTORS
 from harness.cli.margin import margin_note
 from harness.cli.plan_options import PlanOptions
 from harness.cli.rerun import check_source, plugins_of
+from harness.cli.said import give_json
 from harness.cli.where import Placement, chosen_executor
 from harness.config.run import plain_value, toggles
 from harness.errors import UserError
@@ -86,6 +89,22 @@ def test_a_command_hands_its_options_on_whole() -> None:
     assert runner.invoke(app, ["x", "--n", "4"]).exit_code == 0
     assert seen == [Asked(name="x"), Asked(name="x", n=4)]
     assert runner.invoke(app, []).exit_code == 2, "what has no default is required"
+
+
+def test_what_a_command_says_on_its_way_to_json_is_there_at_once(tmp_path: Path) -> None:
+    """In a file, too, which is written when it is closed unless somebody asks."""
+    told, app, seen = tmp_path / "told", typer.Typer(), list[str]()
+
+    @app.command()
+    def command() -> None:
+        """What it does."""
+        print("it has begun", flush=True)
+        seen.append(told.read_text())
+
+    give_json(app)
+    with told.open("w") as file, redirect_stderr(file), redirect_stdout(io.StringIO()):
+        app(["--json"], standalone_mode=False)
+    assert seen == ["it has begun\n"]
 
 
 # ---------------------------------------------------------------- the name of `ab`
