@@ -61,7 +61,7 @@ proof: install  ## the simulation study with 10,000 replications: writes its tab
 	$(BIN)/python -m tests.proof
 
 mutation: install  ## small sabotages that the tests should notice: make mutation PATHS="harness/store optim" N=60 SEED=1
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mutation]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mutation,ray]'
 	nice $(BIN)/python -m tests.mutation $(PATHS) -n $(or $(N),400) --seed $(or $(SEED),0) $(if $(JOBS),--jobs $(JOBS)) $(MORE)
 
 bench: install  ## the core against plain scripts of the same recipes: losses, step time, memory

@@ -50,7 +50,7 @@ def facts(card: Card) -> Iterator[str]:
         return
     named = [toggle_link(toggle) for toggle in card.toggles]
     yield f"* **{plural('Toggle', len(named))}**: {', '.join(named)}"
-    yield f"* **Needs**: {'; '.join(needed(card)) or 'nothing else'}"
+    yield f"* **Needs**: {'; '.join(dict.fromkeys(needed(card))) or 'nothing else'}"
     presets = changes_of(card)
     if presets:
         yield f"* **In the presets**: {', '.join(f'`{name}`' for name in presets)}"

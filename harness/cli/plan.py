@@ -24,6 +24,8 @@ from harness.errors import UserError
 from harness.run.plural import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from harness.experiment.experiment import Experiment
     from harness.run.spec import PlannedRun
 
@@ -163,8 +165,8 @@ def print_notes(e: "Experiment") -> None:
     substituted = dict.fromkeys(note for arm in e.arms for note in arm.substituted)
     for note in substituted:
         print(f"substituted on this machine: {note}")
-    for label, gone in {arm.of: arm.gone for arm in e.arms if arm.gone}.items():
-        print(f"{label}: what requires it goes with it: {', '.join(gone)}")
+    for line in gone_words(e):
+        print(line)
     for note in e.left_out:
         print(f"left out: {note}")
     if e.scale_rates and not any(field.endswith("_lr") for field in e.departures):
@@ -182,6 +184,22 @@ def print_notes(e: "Experiment") -> None:
             f"model.loss_rows in {', '.join(dear)} saves memory and costs time where it is compiled"
             " on a GPU: about 30 ms a step at r08's full size"
         )
+
+
+def gone_words(e: "Experiment") -> "Iterator[str]":
+    """What goes with what arms switch off: of the optimizer by name, else with its values."""
+    from harness.config.requires import value_text
+    from harness.config.run import flat
+
+    before, told = flat(e.baseline.config), set[str]()
+    for arm in e.arms:
+        words = []
+        for name in arm.gone:
+            was, now = value_text(before[name]), value_text(flat(arm.config)[name])
+            words.append(name if name.startswith("optim.") else f"{name} ({was} to {now})")
+        if not told.issuperset(words):
+            yield f"{arm.of}: what requires what it switches off goes with it: {', '.join(words)}"
+        told.update(words)
 
 
 def print_missing_corpus(e: "Experiment", planned: "list[PlannedRun]") -> None:

@@ -31,6 +31,7 @@ class ArmFacts:
     tokens: int | list[int]  # of those steps
     names: list[str]  # of its changes
     changes: list[str]  # the settings that they make
+    gone: list[str]  # fields among them that go with what the changes switch off
     substituted: list[str]
 
 
@@ -146,6 +147,7 @@ def stale_words(e: "Experiment", results: Path) -> str | None:
 def arm_facts(
     e: "Experiment", planned: "list[PlannedRun]", done: "Collection[str]"
 ) -> list[ArmFacts]:
+    from harness.config.requires import value_text
     from harness.experiment.budgets import tokens_at
 
     rows = []
@@ -159,7 +161,8 @@ def arm_facts(
             steps=list(e.budgets) or arm.config.schedule.steps,
             tokens=tokens_at(arm.config, e.budgets),
             names=[*arm.changes, *(f"{axis} {at}" for axis, at in arm.point.items())],
-            changes=[f"{name}={value}" for name, value in arm.fields.items()],
+            changes=[f"{name}={value_text(value)}" for name, value in arm.fields.items()],
+            gone=list(arm.gone),
             substituted=list(arm.substituted),
         )
         rows.append(row)

@@ -1,23 +1,25 @@
 """What a toggle requires of others and what it conflicts with, as its declaration says."""
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import Field, dataclass
 from functools import cache
 from typing import Any
 
-from harness.config.run import NewValues, RunConfig, Values, flat, toggles
+import yaml
+
+from harness.config.run import NewValues, RunConfig, Values, flat, plain_value, toggles
 from harness.errors import UserError
 from harness.model.config import ON
 
-YAML_WORDS = {"None": "null", "True": "true", "False": "false"}
 OFF = (None, (), False)
 
 
 def value_text(value: Any) -> str:
-    """A value as YAML would write it."""
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(value_text, value))}]"
-    return YAML_WORDS.get(str(value), str(value))
+    """A value as YAML writes it, and reads it."""
+    return yaml.safe_dump(plain_value(value), default_flow_style=True, width=math.inf).split("\n")[
+        0
+    ]
 
 
 def _applies(f: Field, condition: Any, value: Any) -> bool:

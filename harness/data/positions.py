@@ -86,7 +86,7 @@ def refuse_short_val(
     if available >= val_tokens + 1:
         return
     most = (available - 1) // round_tokens * round_tokens
-    mend = "use more text, or a smaller size: scale=tiny, or smaller data.micro_tokens"
+    mend = "use more text, or a smaller size (scale=tiny, data.micro_tokens)"
     if most > 0:
         mend = f"set data.val_tokens to at most {most}"
     raise UserError(

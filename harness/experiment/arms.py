@@ -65,11 +65,6 @@ def roundings() -> frozenset[str]:
     return frozenset(name for name, f in toggles() if f.metadata.get("rounds"))
 
 
-def rounds_alone(values: Fields) -> bool:
-    """Whether a change says where to round, and nothing else."""
-    return bool(values) and values.keys() <= roundings()
-
-
 class Resolver:
     """The parts of one file that make its arms, read once; `arms()` puts them together."""
 
@@ -84,8 +79,10 @@ class Resolver:
         self.draw = read_draw(file, self.axes)
         self._check_set_once()
         self.absent = self._absent()
-        # what became no arm, in words
-        self.left_out = [f"{name}: {why}" for name, why in self.absent.items()]
+        self.alike: dict[str, Changes] = {}  # arms that are others again where nothing is rounded
+        self.left_out: list[str] = []  # what became no arm, in words
+        for name in self.absent:
+            self.left_out.append(f"{name}: needs CUDA, which this machine lacks")
 
     def _check_set_once(self) -> None:
         """Refuse a change of what is the same in every arm, or what an axis moves to a number.
@@ -128,8 +125,10 @@ class Resolver:
         points: list[GridPoint] = [{}]
         if crossed:
             points = drawn(self.axes, self.draw) if self.draw else grid(self.axes)
+        refusal = ""
         for label, chosen in {BASELINE: (), **self._sets()}.items():
             config, substituted = self.configs.resolve(chosen)
+            gone = self.configs.gone(chosen)
             runs_in: dict[str, str] = {}
             for change in chosen:
                 runs_in.update(self.changes[change].runs_in)
@@ -142,43 +141,41 @@ class Resolver:
                     raise self.file.fail(f"arm '{name}': {error}", "axes") from None
                 key = identity(at) + str(runs_in or "")
                 if key in arms and name != BASELINE:
-                    raise self.file.fail(same(name, arms[key], at, substituted), "changes")
+                    refusal = same(name, arms[key], at, substituted)
+                    if flat(at) == flat(arms[key].config):
+                        raise self.file.fail(refusal, "changes")
+                    self.alike[name] = chosen
+                    self.left_out.append(f"{name}: {again(arms[key])}")
+                    continue
                 arms[key] = Arm(
                     name=name,
                     changes=chosen,
                     config=at,
                     fields=differences(at, base),
-                    gone=self.configs.gone(chosen),
+                    gone=gone,
                     substituted=substituted,
                     of=label,
                     point=point,
                     runs_in=runs_in,
                 )
+        if len(arms) == 1 and refusal:
+            raise self.file.fail(refusal, "changes")
         if len(arms) == 1 and crossed:
             raise self.file.fail(
                 "the axes have no point beside the baseline: give another one", "axes"
             )
         return tuple(arms.values())
 
-    def _absent(self) -> dict[str, str]:
-        """The changes that this machine cannot show, and why.
-
-        Those of `gpu_only` on a machine without CUDA, and in fp32 those that say where to round,
-        unless there is nothing else.
-        """
+    def _absent(self) -> tuple[str, ...]:
+        """The changes of `gpu_only` on a machine without CUDA, where the file leaves them out."""
         listed = self.file.items("gpu_only", str)
         for name in listed:
             if name not in self.changes:
                 unknown = f"gpu_only: unknown change '{name}'{near(name, self.changes)}"
                 raise self.file.fail(unknown, "gpu_only")
-        absent = {}
         if self.device == "cpu":
-            absent = dict.fromkeys(listed, "needs CUDA, which this machine lacks")
-        rounding = [name for name, entry in self.changes.items() if rounds_alone(entry.values)]
-        if len(rounding) < len(self.changes) and self.configs.is_fp32():
-            why = "says where to round, and fp32 rounds nowhere: --set precision.mode=record does"
-            absent.update(dict.fromkeys(rounding, why))
-        return absent
+            return tuple(listed)
+        return ()
 
     def parents(self, arms: Sequence[Arm]) -> Mapping[str, str]:
         """Of a chain: arm -> the arm that it is held against."""
@@ -193,6 +190,7 @@ class Resolver:
             return (BASELINE, *map(str, self._listed_arms()))
         order = list(self.changes)
         places = {f"+{name}": order.index(name) for name in self.absent}
+        places |= {label: order.index(chosen[-1]) for label, chosen in self.alike.items()}
         for arm in arms:
             places[arm.of] = order.index(arm.changes[-1]) if arm.changes else -1
         return tuple(sorted(places, key=places.__getitem__))
@@ -308,15 +306,25 @@ def is_lists(value: Any) -> TypeGuard[list[list[Any]]]:
     return isinstance(value, list) and all(isinstance(entry, list) for entry in value)
 
 
+def again(other: Arm) -> str:
+    """Why an arm is left out that is another where nothing is rounded."""
+    return (
+        f"'{other.name}' again, for fp32 rounds nowhere: --set precision.mode=record tells them "
+        "apart"
+    )
+
+
 def same(name: str, other: Arm, at: RunConfig, substituted: tuple[str, ...]) -> str:
     """The refusal of an arm whose runs would be another's. at: its configuration."""
+    if name == other.name:
+        return f"the axes move nothing in arm '{name}': leave it out, or the axes"
     if other.name == BASELINE:
-        what, which = f"arm '{name}' is the baseline on this machine", "it"
-        what += f" ({'; '.join(substituted) or 'it changes nothing'})"
-        elsewhere = ", or run it where it differs"
+        why = "; ".join(substituted) or "it changes nothing"
+        what, way = f"arm '{name}' is the baseline on this machine ({why})", "leave it out"
+        elsewhere = "run it where it differs"
     else:
-        what, which = f"arms '{other.name}' and '{name}' are one and the same", "one of them"
-        what, elsewhere = f"{what} on this machine", ""
+        what = f"arms '{other.name}' and '{name}' are one and the same on this machine"
+        way, elsewhere = "leave one of them out", ""
     if flat(at) != flat(other.config):
-        elsewhere = ", or run it with precision.mode=record: fp32 rounds nowhere"
-    return f"{what}: leave {which} out{elsewhere}"
+        elsewhere = "run it with precision.mode=record: fp32 rounds nowhere"
+    return f"{what}: {', or '.join(filter(None, [way, elsewhere]))}"

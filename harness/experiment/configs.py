@@ -63,7 +63,7 @@ class Configs:
         def where(field: str) -> str:
             return f"arm '{label}'"
 
-        values, asked, _ = self._values(chosen)
+        values, asked, gone = self._values(chosen)
         try:
             config = to_config(check_values(values, where))
             check_requirements(config)
@@ -71,12 +71,9 @@ class Configs:
             check_config(config)
         except UserError as error:
             place = ("changes", chosen[0]) if chosen else ("base",)
-            raise self.file.fail(f"arm '{label}': {error}", *place) from None
+            went = f" ({', '.join(gone)} went with what it switches off)" if gone else ""
+            raise self.file.fail(f"arm '{label}': {error}{went}", *place) from None
         return config, substituted
-
-    def is_fp32(self) -> bool:
-        """Whether the baseline rounds nowhere, since the file or the device says so."""
-        return self.resolve(())[0].precision.mode == "fp32"
 
     def gone(self, chosen: Changes) -> tuple[str, ...]:
         """The fields that go with what changes switch off."""

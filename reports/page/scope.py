@@ -182,9 +182,15 @@ def arms_with_rates(recipe: Recipe) -> list[str]:
     ]
     arms = []
     for arm in recipe.by_arm:
-        if any(recipe.values(arm, field) != recipe.of_baseline(field) for field in rates):
+        if any(is_moved(recipe, arm, field) for field in rates):
             arms.append(arm)
     return arms
+
+
+def is_moved(recipe: Recipe, arm: str, field: str) -> bool:
+    """Whether a rate is another one in an arm that has it."""
+    rates = [rate for rate in recipe.values(arm, field) if rate is not None]
+    return bool(rates) and rates != recipe.of_baseline(field)
 
 
 def shares_answer(plan: Plan, contributions: Sequence[Attribution], outcome: Comparisons) -> str:

@@ -204,7 +204,7 @@ def test_a_short_text_gives_the_whole_micro_batches_it_has() -> None:
         ({"data__val_tokens": 1 << 20}, r"mine_val_000000\.bin: the validation set holds \d+ tokens, .* at most \d+"),
         ({"data__batch_tokens": 1 << 20, "data__loader": "global"}, r"mine_train_000001.bin holds \d+ tokens, .* 1048576 \+ 1"),
         ({"data__heldout": "mine", "data__micro_tokens": 2048, "data__batch_tokens": 2048, "data__val_tokens": 2048},
-         r"mine_heldout_000000\.bin: the validation set holds \d+ tokens, .* use more text, or a smaller size: scale=tiny"),
+         r"mine_heldout_000000\.bin: the validation set holds \d+ tokens, .* use more text, or a smaller size \(scale=tiny"),
     ],
 )  # fmt: skip
 def test_text_too_short_is_refused_before_anything_runs(

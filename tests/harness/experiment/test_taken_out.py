@@ -1,5 +1,6 @@
 """Taking a part out of a recipe is one line: what requires the part goes with it, and `plan` names it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -59,9 +60,12 @@ def test_what_requires_a_part_goes_with_it_and_what_the_change_says_stays(
         name: f.default for name, f in toggles() if name in skip.gone
     }
     print_notes(e)
-    said = capsys.readouterr().out
-    assert f"skip: what requires it goes with it: {', '.join(skip.gone)}" in said
-    assert "yarn: what requires it goes with it: schedule.yarn_until" in said
+    lines = capsys.readouterr().out.splitlines()
+    with_it = "what requires what it switches off goes with it"
+    settings = ", ".join(skip.gone[1:])
+    assert f"skip: {with_it}: model.skip_gate (true to false), {settings}" in lines
+    [of_yarn] = [line for line in lines if line.startswith("yarn:")]
+    assert re.fullmatch(rf"yarn: {with_it}: schedule\.yarn_until \(\d+ to null\)", of_yarn)
 
 
 def test_what_a_change_itself_sets_does_not_go(tmp_path: Path) -> None:
@@ -82,3 +86,30 @@ def test_only_what_is_switched_off_takes_something_with_it(tmp_path: Path) -> No
             str(experiment(tmp_path, "r58", adamw={"optim.matrix_optimizer": "adamw"})),
             device="cpu",
         )
+
+
+def test_together_parts_take_out_what_each_takes_out_and_it_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = experiment(tmp_path, "r58", smear={"model.smear": False}, skip={"model.skip_layers": []})
+    file.write_text(file.read_text() + "design: factorial\n")
+    e = load_experiment(str(file), device="cpu")
+    smear, skip, both = e.arms[1:]
+    assert {*both.gone} == {*smear.gone, *skip.gone}
+    print_notes(e)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "goes with it" in line]
+    assert [line.partition(":")[0] for line in lines] == [smear.name, skip.name]
+
+
+def test_what_still_does_not_fit_is_refused_with_what_went(tmp_path: Path) -> None:
+    fields = {"model.value_embed": None}
+    said = r"optim\.gate_rule=adam is of the gates .* \(model\.value_mix, .* went with what it"
+    with pytest.raises(UserError, match=said):
+        load_experiment(str(experiment(tmp_path, MODERN, out=fields)), device="cpu")
+
+
+def test_axes_that_move_nothing_in_an_arm_are_refused_by_its_name(tmp_path: Path) -> None:
+    file = experiment(tmp_path, "r58", out={"model.smear": False})
+    file.write_text(file.read_text() + "axes: {optim.smear_gate_lr: [x0.5, x2]}\n")
+    with pytest.raises(UserError, match="the axes move nothing in arm 'out': leave it out"):
+        load_experiment(str(file), device="cpu")
