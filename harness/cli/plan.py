@@ -193,13 +193,13 @@ def gone_words(e: "Experiment") -> "Iterator[str]":
 
     before, told = flat(e.baseline.config), set[str]()
     for arm in e.arms:
-        words = []
+        shown = []
         for name in arm.gone:
             was, now = value_text(before[name]), value_text(flat(arm.config)[name])
-            words.append(name if name.startswith("optim.") else f"{name} ({was} to {now})")
-        if not told.issuperset(words):
-            yield f"{arm.of}: what requires what it switches off goes with it: {', '.join(words)}"
-        told.update(words)
+            shown.append(name if name.startswith("optim.") else f"{name} ({was} to {now})")
+        if not told.issuperset(shown):
+            yield f"{arm.of}: what requires what it switches off goes with it: {', '.join(shown)}"
+        told.update(shown)
 
 
 def print_missing_corpus(e: "Experiment", planned: "list[PlannedRun]") -> None:

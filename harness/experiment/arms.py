@@ -142,10 +142,7 @@ class Resolver:
                 key = identity(at) + str(runs_in or "")
                 if key in arms and name != BASELINE:
                     refusal = same(name, arms[key], at, substituted)
-                    if flat(at) == flat(arms[key].config):
-                        raise self.file.fail(refusal, "changes")
-                    self.alike[name] = chosen
-                    self.left_out.append(f"{name}: {again(arms[key])}")
+                    self._leave_out(name, chosen, at, arms[key], refusal)
                     continue
                 arms[key] = Arm(
                     name=name,
@@ -165,6 +162,18 @@ class Resolver:
                 "the axes have no point beside the baseline: give another one", "axes"
             )
         return tuple(arms.values())
+
+    def _leave_out(
+        self, name: str, chosen: Changes, at: RunConfig, other: Arm, refusal: str
+    ) -> None:
+        """An arm that is another where nothing is rounded; one that is so anyway is refused."""
+        if flat(at) == flat(other.config):
+            raise self.file.fail(refusal, "changes")
+        self.alike[name] = chosen
+        self.left_out.append(
+            f"{name}: '{other.name}' again, for fp32 rounds nowhere: "
+            "--set precision.mode=record tells them apart"
+        )
 
     def _absent(self) -> tuple[str, ...]:
         """The changes of `gpu_only` on a machine without CUDA, where the file leaves them out."""
@@ -304,14 +313,6 @@ class Resolver:
 def is_lists(value: Any) -> TypeGuard[list[list[Any]]]:
     """Whether a value is a list of lists."""
     return isinstance(value, list) and all(isinstance(entry, list) for entry in value)
-
-
-def again(other: Arm) -> str:
-    """Why an arm is left out that is another where nothing is rounded."""
-    return (
-        f"'{other.name}' again, for fp32 rounds nowhere: --set precision.mode=record tells them "
-        "apart"
-    )
 
 
 def same(name: str, other: Arm, at: RunConfig, substituted: tuple[str, ...]) -> str:
