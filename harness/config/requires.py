@@ -17,9 +17,8 @@ OFF = (None, (), False)
 
 def value_text(value: Any) -> str:
     """A value as YAML writes it, and reads it."""
-    return yaml.safe_dump(plain_value(value), default_flow_style=True, width=math.inf).split("\n")[
-        0
-    ]
+    text: str = yaml.safe_dump(plain_value(value), default_flow_style=True, width=math.inf)
+    return text.partition("\n")[0]
 
 
 def _applies(f: Field, condition: Any, value: Any) -> bool:
