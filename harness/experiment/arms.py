@@ -109,7 +109,7 @@ class Resolver:
 
         crossed: each at every point of the axes.
         """
-        base, substituted = self.configs.resolve(())
+        base, substituted, _ = self.configs.resolve(())
         baseline = Arm(
             name=BASELINE,
             changes=(),
@@ -127,8 +127,7 @@ class Resolver:
             points = drawn(self.axes, self.draw) if self.draw else grid(self.axes)
         refusal = ""
         for label, chosen in {BASELINE: (), **self._sets()}.items():
-            config, substituted = self.configs.resolve(chosen)
-            gone = self.configs.gone(chosen)
+            config, substituted, gone = self.configs.resolve(chosen)
             runs_in: dict[str, str] = {}
             for change in chosen:
                 runs_in.update(self.changes[change].runs_in)

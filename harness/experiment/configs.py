@@ -35,6 +35,14 @@ class ArmValues(NamedTuple):
     gone: tuple[str, ...]  # fields at their default, since a change switches off what they require
 
 
+class Resolved(NamedTuple):
+    """An arm's configuration."""
+
+    config: RunConfig
+    substituted: tuple[str, ...]  # what this device replaces, in words
+    gone: tuple[str, ...]  # as of ArmValues
+
+
 class Configs:
     """What one file says of its arms' values, read once; `resolve` puts an arm's together."""
 
@@ -56,8 +64,8 @@ class Configs:
                 departures[name] = of_record.get(name)
         return departures
 
-    def resolve(self, chosen: Changes) -> tuple[RunConfig, tuple[str, ...]]:
-        """An arm's configuration and what this device replaces; raises UserError naming the arm."""
+    def resolve(self, chosen: Changes) -> Resolved:
+        """An arm as this device runs it; raises UserError naming the arm."""
         label = " + ".join(chosen) or BASELINE
 
         def where(field: str) -> str:
@@ -73,11 +81,7 @@ class Configs:
             place = ("changes", chosen[0]) if chosen else ("base",)
             went = f" ({', '.join(gone)} went with what it switches off)" if gone else ""
             raise self.file.fail(f"arm '{label}': {error}{went}", *place) from None
-        return config, substituted
-
-    def gone(self, chosen: Changes) -> tuple[str, ...]:
-        """The fields that go with what changes switch off."""
-        return self._values(chosen).gone
+        return Resolved(config, substituted, gone)
 
     def unmet(self, chosen: Changes) -> str:
         """The requirement or conflict between toggles that excludes these changes.
