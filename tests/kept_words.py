@@ -1,22 +1,23 @@
-"""python -m tests.kept_words: write tests/data/words again, what commands that only look print, word for word.
+"""python -m tests.kept_words: write tests/data/words again, what commands print and write into tables, word for word.
 
-A file a command, to be reviewed as a diff: its ways of being asked, each as a user types it, how it ended and all that it
-said. Results are those of `tests/report_kinds.py`, machines are named, and numbers have the digits that
-processors share.
+A file a theme, to be reviewed as a diff: commands one after the other in a folder of results, each as a user types it, how it
+ended, all that it said, the table that it wrote. Results are those of `tests/report_kinds.py` or come of logs, machines are
+named, and numbers have the digits that processors share.
 """
 
 import io
 import re
+from collections.abc import Callable, Mapping
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 from harness.__main__ import main as ablate
+from tests.foreign_logs import late_2024, year_2025
 from tests.report_kinds import KINDS
 
 FOLDER = Path(__file__).parent / "data" / "words"
-NOTHING = "nothing"  # in place of a kind: a folder without results
 OWN = {  # experiments of one's own
     "halving": """
 question: Which rate suits record 45?
@@ -37,56 +38,124 @@ changes:
   skip: {model.skip_layers: []}
 """,
 }
-MACHINE = "--on 8xH100"
-DIGITS = re.compile(r"\d+\.\d{7,}(e[-+]\d+)?")
-ASKED = {  # command -> of which results, how
+
+
+def own(folder: Path) -> None:
+    for experiment, text in OWN.items():
+        (folder / f"{experiment}.yaml").write_text(f"name: {experiment}{text}")
+
+
+def logs(folder: Path) -> None:
+    """Of three arms in two eras, four runs each, one log twice and one cut short."""
+    eras = {"2024-11-10_UNet": (late_2024, 3.279), "2025-01-26_Batch": (year_2025, 3.275)}
+    eras["2025-02-01_Rope"] = (year_2025, 3.2782)
+    for arm, (era, loss) in eras.items():
+        (folder / "logs" / arm).mkdir(parents=True)
+        for i in range(4):
+            log = era(loss + 0.001 * i, seed=i)
+            (folder / "logs" / arm / f"run{i}.txt").write_text(log)
+    (folder / "logs" / arm / "again.txt").write_text(log)
+    (folder / "logs" / arm / "cut.txt").write_text(log[: len(log) // 3])
+
+
+FOLDERS: Mapping[str, Callable[[Path], object]] = {"own": own, "logs": logs, **KINDS}
+ON = "--on 8xH100"
+COUNTED = "split --results . --accept-stale"
+ASKED: Mapping[
+    str, list[tuple[str, ...]]
+] = {  # theme -> a folder, commands there one after the other
     "compare": [
-        ("ladder", "split --results . --accept-stale"),
-        ("ladder", "split --results . --accept-stale --format markdown"),
-        ("budgets", "split --results . --accept-stale"),
-        ("factorial", "split --results . --accept-stale"),
-        ("unfinished", "split --results ."),
+        ("ladder", f"compare {COUNTED}", f"compare {COUNTED} --format markdown"),
+        ("budgets", f"compare {COUNTED}"),
+        ("factorial", f"compare {COUNTED}"),
+        ("unfinished", "compare split --results ."),
+        ("confirmed", f"compare {COUNTED} --json"),
     ],
     "plan": [
-        (NOTHING, f"deltas/r46 {MACHINE} --detect 0.01 --price-node 20"),
-        (NOTHING, f"claims/attn_gate {MACHINE} --seeds 1"),
-        (NOTHING, f"deltas/r08 {MACHINE} --json"),
-        (NOTHING, f"halving.yaml {MACHINE} --price-node 20"),
-        (NOTHING, f"without.yaml {MACHINE}"),
+        (
+            "own",
+            f"plan deltas/r46 {ON} --detect 0.01 --price-node 20",
+            f"plan claims/attn_gate {ON} --seeds 1",
+            f"plan deltas/r08 {ON} --json",
+            f"plan halving.yaml {ON} --price-node 20",
+            f"plan without.yaml {ON}",
+        )
     ],
-    "records": [(NOTHING, "")],
-    "diff": [(NOTHING, "r18 r28"), (NOTHING, "r07 r08 --json")],
+    "records": [("own", "records", "records r18", "diff r18 r28", "diff r07 r08 --json")],
     "significance": [
-        (NOTHING, "3.2771 3.2783 3.2765 3.2779"),
-        (NOTHING, "3.281 3.279 3.28 --rule track3"),
+        (
+            "own",
+            "significance 3.2771 3.2783 3.2765 3.2779",
+            "significance 3.281 3.279 3.28 --rule track3",
+        )
+    ],
+    "noise": [("own", "noise", "noise --json")],
+    "report": [
+        (
+            "budgets",
+            f"report {COUNTED} -o page.html",
+            "verify page.html",
+            "verify page.html --json",
+            f"export {COUNTED} -o runs.csv",
+            f"export {COUNTED} -o arms.csv --arms",
+            f"export {COUNTED} -o comparisons.csv --comparisons --json",
+        ),
+        ("unfinished", f"export {COUNTED} -o curves.csv --curves"),
+    ],
+    "results": [
+        (
+            "ladder",
+            "status --results .",
+            "status --results . --json",
+            "clean --dry-run --results .",
+            "rename split other --results .",
+            "rename other other --results .",
+            "cancel other --results .",
+            "delete other --dry-run --runs --results .",
+            "delete other --runs --results . --json",
+            "status --results .",
+        )
+    ],
+    "import": [
+        (
+            "logs",
+            "import logs --experiment public",
+            "import logs --experiment public --json",
+            "status public",
+            "compare public",
+            "chain public -o chain.html",
+            "noise public",
+            "significance public",
+            "export public -o runs.csv",
+        )
     ],
 }
+TABLE = re.compile(r"-o (\S+\.csv)")
+DIGITS = re.compile(r"\d+\.\d{7,}(e[-+]\d+)?")
 
 
-def said(folder: Path, words: list[str]) -> str:
-    """What a command prints in a folder, and how it ends."""
+def said(words: str) -> str:
+    """What a command prints in this folder, how it ends, and the table that it writes."""
     out, code = io.StringIO(), 0
-    no_corpora = patch.dict("os.environ", {"ABLATE_DATA": str(folder)})
-    with chdir(folder), no_corpora, redirect_stdout(out), redirect_stderr(out):
+    with redirect_stdout(out), redirect_stderr(out):
         try:
-            ablate(words)
+            ablate(words.split())
         except SystemExit as end:
             code = int(end.code or 0)
-    text = DIGITS.sub(lambda number: f"{float(number[0]):.6g}", out.getvalue())
-    return f"$ ablate {' '.join(words)}\n{text}" + (f"(exit {code})\n" if code else "")
+    text = out.getvalue() + "".join(Path(name).read_text() for name in TABLE.findall(words))
+    text = DIGITS.sub(lambda number: f"{float(number[0]):.6g}", text)
+    return f"$ ablate {words}\n{text}" + (f"(exit {code})\n" if code else "")
 
 
-def words_of(command: str) -> str:
-    """All that a command says in its ways of being asked."""
+def words_of(theme: str) -> str:
+    """All that the commands of a theme say."""
     texts = []
-    for kind, how in ASKED[command]:
-        with TemporaryDirectory() as name:
-            if kind == NOTHING:
-                for experiment, text in OWN.items():
-                    (Path(name) / f"{experiment}.yaml").write_text(f"name: {experiment}{text}")
-            else:
-                KINDS[kind](Path(name))
-            texts.append(said(Path(name), [command, *how.split()]))
+    for kind, *commands in ASKED[theme]:
+        with TemporaryDirectory() as name, chdir(name):
+            FOLDERS[kind](Path(name))
+            here = patch.dict("os.environ", {"ABLATE_DATA": name})
+            with here, patch("socket.gethostname", return_value="node"):
+                texts += [said(words).replace(name, "FOLDER") for words in commands]
     return "\n".join(texts)
 
 
@@ -94,8 +163,8 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     for path in FOLDER.glob("*.txt"):
         path.unlink()
-    for command in ASKED:
-        (FOLDER / f"{command}.txt").write_text(words_of(command), encoding="utf-8")
+    for theme in ASKED:
+        (FOLDER / f"{theme}.txt").write_text(words_of(theme), encoding="utf-8")
 
 
 if __name__ == "__main__":
