@@ -24,6 +24,8 @@ context = ${{PYTEST_CURRENT_TEST-}}
 disable_warnings = no-data-collected, module-not-measured, module-not-imported, no-ctracer
 """
 LAWS_OF_TEXT = "tests/laws/test_plain_lines.py"  # that dataclasses are frozen, and the like
+KEPT = "test_kept_"  # files of tests that hold all that they reach, word for word
+N_KEPT = 3  # of them go first
 MEASURED = "not slow and not gpu and not browser and not slurm"
 
 
@@ -79,7 +81,7 @@ class Measured:
             tests_of[test] = f"{lines | int(tests_of.get(test, '0'), 16):x}"
 
     def killers(self, path: str, places: Places, line: int) -> list[str]:
-        """The tests to run: files that mirror the code's folder first, then the quick ones.
+        """The tests to run: laws that read the text, the quickest of those that hold every word, the folder's own, all others.
 
         Those that reach the statement; of one outside every function, those that enter a function which names
         what it defines, and the laws that read the text. Where no test does: those that enter the file, those of
@@ -95,11 +97,13 @@ class Measured:
         else:
             chosen = self._reaching(functions, places, line)
         for found in (chosen, every, {t for t in self.seconds if mirrors(t, path)}):
-            tests = [t for t in self.seconds if t in found]
+            tests = [t for t in self.seconds if t in found and t not in laws]
             if tests:
-                tests += [t for t in laws if t not in found]
-                return sorted(tests, key=lambda t: (not mirrors(t, path), self.seconds[t]))
-        return []
+                quick = sorted(tests, key=lambda t: self.seconds[t])
+                first = [t for t in quick if KEPT in file_of(t)][:N_KEPT]
+                rest = [t for t in quick if t not in first]
+                return laws + first + sorted(rest, key=lambda t: not mirrors(t, path))
+        return laws
 
     @staticmethod
     def _entering(digests: dict[str, dict[str, str]]) -> set[str]:
