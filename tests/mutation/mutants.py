@@ -80,7 +80,7 @@ class Mutant:
         return str(changed)
 
     def is_code(self, source: str) -> bool:
-        """Whether Python reads it: the asterisk of `def f(*, x)` is no product."""
+        """Whether Python reads it: the stars of `{**x}` are no power."""
         try:
             compile(self.code(source), self.path, "exec")
         except SyntaxError:
@@ -101,8 +101,8 @@ def of_file(path: str, source: str) -> list[Mutant]:
     for name, operator in operators().items():
         places = [start for node in nodes for start, _ in operator.mutation_positions(node)]
         for occurrence, (line, column) in enumerate(places):
-            if lines[line - 1].startswith(NOT_TRIED):
-                continue
+            if lines[line - 1].startswith(NOT_TRIED) or lines[line - 1].startswith("*,", column):
+                continue  # the asterisk of `def f(*, x)` is no product
             found.append(
                 Mutant(path=path, line=line, column=column, operator=name, occurrence=occurrence)
             )
