@@ -35,7 +35,6 @@ class Clock:
         self._n_told = 0
         self._n_before = 0  # steps that another process counted
         self._since: float | None = None
-        self.marks: list[Any] = []  # device events, or the host's seconds
 
     def _wait(self) -> None:
         if self.cuda:
@@ -45,7 +44,7 @@ class Clock:
         assert self._since is None
         self._wait()
         self._since = self.now()
-        self.marks = []
+        self.marks: list[Any] = []  # device events, or the host's seconds
         self.mark()
 
     def mark(self) -> None:
