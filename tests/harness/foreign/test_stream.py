@@ -1,6 +1,7 @@
 """`ablate ab --stream NAME`: candidates one after the other share one error rate, which every kept one raises."""
 
 import json
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -77,6 +78,15 @@ def test_a_kept_candidate_raises_what_the_next_may_spend_and_the_baseline_moves(
     }
     again, _ = asked(capsys, "new.py", "newer.py", *budget, exit_code=5)
     assert again["stream"] == second["stream"]  # it has its place
+    told = ("--until", "decided", "--stream", "daily", "--price", 3.6e6)
+    assert ablate("ab", "new.py", "newer.py", *CPU, *told, *budget) == 5
+    said = capsys.readouterr().out.splitlines()
+    assert said[-3:-1] == [
+        "undecided: another block would take more than --budget 2runs",
+        "candidate 2 of the stream daily: not kept",
+    ]
+    spent = r"2 runs, 0\.00 h, 0\.00 hours of devices, price [1-9]\d*\.\d\d"
+    assert re.fullmatch(f"this call: {spent}; 3 blocks in all", said[-1])
     rows = read_ledger(Path("results")).streams["daily"]
     assert sorted((row.place.number, row.kept) for row in rows.values()) == [(1, True), (2, False)]
 

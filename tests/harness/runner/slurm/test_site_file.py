@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
-from harness.runner.slurm.cluster import read_cluster
+from harness.runner.slurm.cluster import Cluster, read_cluster
 
 
 def mistakes(folder: Path, text: str) -> list[str]:
@@ -55,6 +55,15 @@ def test_every_mistake_of_a_file_is_told(tmp_path: Path) -> None:
         "cluster.yaml:2",
         "cluster.yaml:5",
     ]
+
+
+def test_without_a_name_it_is_the_file_in_this_folder_or_every_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_cluster(None) == Cluster()
+    (tmp_path / "cluster.yaml").write_text("account: lab\n")
+    assert read_cluster(None) == read_cluster(tmp_path / "cluster.yaml") != Cluster()
 
 
 def test_lists_are_joined_and_booleans_are_flags(tmp_path: Path) -> None:
