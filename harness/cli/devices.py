@@ -32,7 +32,7 @@ def asked_device(overrides: Content, device: str | None) -> str | None:
 
 def sets_device(settings: Sequence[str] | None) -> bool:
     """Whether --set says the device."""
-    return any(setting.startswith(f"{KEY}=") for setting in settings or ())
+    return any(setting.partition("=")[0].strip() == KEY for setting in settings or ())
 
 
 def device_of_plan(plan: "Plan", results: Path) -> str | None:
@@ -57,7 +57,7 @@ def planned_device(name: str, results: Path) -> str | None:
 
 def refuse_other_device(e: "Experiment", results: Path, settings: Sequence[str] | None) -> None:
     """Raises UserError where the experiment was planned for another device, and nobody asks."""
-    if any(text.partition("=")[0].strip() == KEY for text in settings or ()):
+    if sets_device(settings):
         return
     for name in dict.fromkeys((e.name, e.grid.name if e.grid else e.name)):
         planned = planned_device(name, results)

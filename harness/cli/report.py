@@ -11,7 +11,7 @@ import typer
 
 from harness.cli import app
 from harness.cli.command import takes
-from harness.cli.lookup import compared, load_for_report
+from harness.cli.lookup import compared, load_for_report, name_of
 from harness.cli.options import RESULTS, AcceptStale, Results, Verify
 from harness.errors import UserError, visible
 from harness.run.plural import plural
@@ -78,9 +78,7 @@ def watched_files(names: Sequence[str], results: Path) -> list[tuple[str, int]]:
 
     files = []
     for name in names:
-        if name.endswith((".yaml", ".yml")):
-            name = Path(name).stem
-        plan = read_plan(results, name)
+        plan = read_plan(results, name_of(name))
         if plan is None:
             continue
         for run in plan.runs:

@@ -1,11 +1,12 @@
 """Small parts of commands: which options go together, where an experiment's name leads, what confirms an arm, which seeds follow."""
 
 import io
+import sys
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 import typer
@@ -16,17 +17,22 @@ from harness.cli import adaptive
 from harness.cli.ab_name import is_of_these, with_own_name
 from harness.cli.command import takes
 from harness.cli.confirm_arms import chosen_arms, factor_between, points_named
+from harness.cli.devices import refuse_other_device, sets_device
 from harness.cli.executors import EXECUTORS
 from harness.cli.margin import margin_note
 from harness.cli.plan_options import PlanOptions
 from harness.cli.rerun import check_source, plugins_of
+from harness.cli.run import PlannedPart, following_part, hours_of
+from harness.cli.run_options import RunOptions
 from harness.cli.said import give_json
 from harness.cli.where import Placement, chosen_executor
 from harness.config.run import plain_value, toggles
 from harness.errors import UserError
 from harness.run.foreign import TrainerSpec
-from harness.run.plan import Plan, PlanArm
+from harness.run.plan import Plan, PlanArm, SeedsRule
+from harness.runner.executor import Summary
 from harness.store.plans import save_plan
+from harness.store.store import Store
 from reports.stats.sequential import Continue
 from tests.one_run import SPEC
 
@@ -66,6 +72,121 @@ def test_a_price_is_of_this_machine_or_of_the_one_that_is_named() -> None:
         machine(on="8xH100", price=2.0)
     with pytest.raises(UserError, match="is of the machine that --on names"):
         machine(price_node=24.0)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "processes"), [(None, 1, None), (4, 1, 4), (None, 2, 2), (4, 3, 12)]
+)
+def test_a_run_has_the_processes_of_all_its_nodes(
+    gpus: int | None, nodes: int, processes: int | None
+) -> None:
+    asked = RunOptions(experiment="x", gpus_per_run=gpus, nodes_per_run=nodes)
+    assert asked.world_size == processes
+    assert asked.for_some_executors() == ["--nodes-per-run"] * (nodes > 1)
+
+
+def test_without_ray_its_executor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the cluster is asked for its device, and where runs are made."""
+    monkeypatch.setattr("harness.cli.executors.find_spec", lambda name: None)
+    options: Any = SimpleNamespace(address="auto")
+    ray = EXECUTORS["ray"]
+    for ask in (ray.device, lambda asked: ray.make([], Store(Path()), asked)):
+        with pytest.raises(UserError, match=r"^--executor ray needs Ray: pip install '"):
+            ask(options)
+    modules: dict[str, Any] = {
+        "executor": SimpleNamespace(RayRunner=lambda runs, store, asked: store.root),
+        "nodes": SimpleNamespace(device_of_nodes=lambda address: f"cuda at {address}"),
+    }  # those that import it
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, f"harness.runner.ray.{name}", module)
+    monkeypatch.setattr("harness.cli.executors.find_spec", lambda name: name == "ray" or None)
+    assert ray.device(options) == "cuda at auto"
+    assert cast("Any", ray.make([], Store(Path("r")), options)) == Path("r")
+
+
+def test_what_is_not_sent_elsewhere_has_no_scripts_and_no_jobs() -> None:
+    options: Any = SimpleNamespace()
+    for name in ("local", "ray"):
+        assert EXECUTORS[name].scripts([], Path(), options) == []
+        assert EXECUTORS[name].cancel(Path(), "x") == 0
+    assert EXECUTORS["local"].device(options) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (None, False),
+        ([], False),
+        (["seeds=2", "device=cpu"], True),
+        (["device =cpu"], True),
+        (["device.x=1", "devices=3"], False),
+    ],
+)
+def test_a_device_is_said_by_its_own_key(settings: list[str] | None, said: bool) -> None:
+    assert sets_device(settings) == said
+
+
+@pytest.mark.parametrize(
+    ("planned", "here", "cure"),
+    [
+        ("cuda", "cpu", "see why nvidia-smi shows no GPU here"),
+        ("cpu", "cuda", "hide the GPUs (CUDA_VISIBLE_DEVICES=)"),
+        ("cpu", "cpu", None),
+        (None, "cpu", None),
+    ],
+)
+def test_another_device_than_the_planned_one_is_taken_where_it_is_asked_for(
+    planned: str | None, here: str, cure: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planned_for(device: str | None, name: str) -> None:
+        monkeypatch.setattr(
+            "harness.cli.devices.planned_device", lambda of, _: device if of == name else None
+        )
+
+    e: Any = SimpleNamespace(name="x", grid=SimpleNamespace(name="x.grid"), device=here)
+    for name in ("x", "x.grid"):
+        planned_for(planned, name)
+        refuse_other_device(e, Path(), [f" device ={here}"])
+        if cure is None:
+            refuse_other_device(e, Path(), None)
+            continue
+        with pytest.raises(UserError) as refused:
+            refuse_other_device(e, Path(), ["seeds=3"])
+        assert str(refused.value) == (
+            f"experiment '{name}' was planned on {planned}, and this call would plan it anew on"
+            f" {here}: {cure}, or ask for it with --set device={here}"
+        )
+
+
+def test_the_hours_of_a_part_are_those_of_the_runs_that_this_call_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def planned(name: str, trunk: Any = None) -> Any:
+        return SimpleNamespace(spec=SimpleNamespace(run_id=name, trunk=trunk))
+
+    of_trunk: Any = planned("trunk")
+    runs = [planned("before"), planned("now"), planned("failed")]
+    monkeypatch.setattr("harness.run.spec.trunks_of", lambda of: [of_trunk] if of == runs else [])
+    monkeypatch.setattr(
+        "harness.experiment.cost.spent",
+        lambda ran, results: float("".join(str(len(run.spec.run_id)) for run in ran)),
+    )
+    part = PlannedPart(experiment=cast("Any", None), runs=runs)
+    made = Summary(
+        had_result={"before": "finished"},
+        statuses={"trunk": "finished", "now": "finished", "failed": "failed"},
+    )
+    asked = RunOptions(experiment="x", max_gpu_hours=9.0)
+    assert hours_of(part, made, asked) == 536.0
+    assert hours_of(part, made, replace(asked, max_gpu_hours=None)) == 0.0
+
+
+def test_nothing_follows_a_part_that_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.cli.run.next_part", lambda *_, world_size: world_size)
+    part: Any = SimpleNamespace(experiment=None)
+    asked = RunOptions(experiment="x", gpus_per_run=3)
+    assert following_part(cast("Any", None), part, Summary(), asked) == 3
+    assert following_part(cast("Any", None), part, Summary(stopped="interrupted"), asked) is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,6 +398,46 @@ def test_no_seeds_follow_what_is_decided_or_has_no_rule(monkeypatch: pytest.Monk
     e: Any = SimpleNamespace(name="x", seeds=(0,), seeds_rule=None)
     assert adaptive.next_seeds(e, 9, Path()) == ()
     assert adaptive.next_part(e, e, Path()) is None
+
+
+RULE = SeedsRule(least=2, most=9, stop={})
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    seeds: tuple[int, ...] = (0, 1)
+    seeds_rule: Any = RULE
+    halving: Any = None
+    budgets: tuple[int, ...] = (20,)
+    arms: Any = ()
+
+
+def test_a_part_is_followed_by_the_next_one_or_by_more_seeds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole: Any = Part("x")
+    grid: Any = Part("x.grid")
+    rung: Any = Part("x.rung2", halving=SimpleNamespace(words="rung 2 of 3"))
+    rung = replace(rung, arms=[SimpleNamespace(name=name) for name in ("base", "lr=1", "lr=2")])
+    asked = []
+
+    def followed_by(following: Any) -> Any:
+        monkeypatch.setattr(adaptive, "current_part", lambda *_, world_size: following)
+        return adaptive.next_part(whole, grid, Path(), world_size=2)
+
+    assert followed_by(replace(grid, seeds=(5,))) is None, "the same part: it is not complete"
+    assert followed_by(whole) is whole
+    assert capsys.readouterr().out == ""
+    assert followed_by(rung) is rung
+    assert capsys.readouterr().out == "rung 2 of 3, 20 steps: lr=1, lr=2\n"
+    follow: list[tuple[int, ...]] = [(), (2, 3)]
+    monkeypatch.setattr(adaptive, "with_more", lambda e, seeds: (e, seeds))
+    monkeypatch.setattr(adaptive, "next_seeds", lambda e, most, _: asked.append(most) or follow[0])
+    assert adaptive.next_part(whole, whole, Path()) is None
+    del follow[0]
+    assert cast("Any", adaptive.next_part(whole, whole, Path())) == (whole, (2, 3))
+    assert asked == [9, 9]
 
 
 def test_a_margin_of_another_text_is_told_with_the_unit_of_this_one(

@@ -3,8 +3,10 @@
 import io
 import json
 import math
+import subprocess
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,21 +16,32 @@ import pandas as pd
 import pytest
 import typer
 
+from harness.cli import complete as complete_module
 from harness.cli import data as data_command
+from harness.cli import log
 from harness.cli import progress as progress_module
 from harness.cli import status as status_module
 from harness.cli.bench import line, print_measured
 from harness.cli.complete import finish, page_of, say_bits, say_failures, say_stale
 from harness.cli.executors import check_data
+from harness.cli.imports import imported_mapping, print_imported
 from harness.cli.progress import CLEAR, ProgressDisplay, duration, in_words, wall_words
+from harness.cli.push import bring, sending
+from harness.cli.report import WATCHED, watched_files
+from harness.cli.results import merge
 from harness.cli.said import error_mapping, give_json, line_of
 from harness.cli.status import name_unsound, summary
 from harness.cli.table import print_json, print_table, text, text_table
 from harness.errors import StoppedError, UserError
-from harness.run.plan import Plan, PlanCorpus
-from harness.runner.executor import Summary
+from harness.foreign.imports import Imported
+from harness.push.errors import PushError
+from harness.run.plan import Plan, PlanCorpus, PlanRun
+from harness.runner.executor import ExecutorOptions, Summary
+from harness.store.merge import Merged
+from harness.store.plans import save_plan
 from harness.store.state import RunState
 from harness.store.store import Store
+from harness.store.verified import VerifiedResults
 
 # ---------------------------------------------------------------- tables
 
@@ -296,6 +309,73 @@ def test_a_call_that_was_stopped_says_what_is_done_and_how_to_go_on(
     )
 
 
+@pytest.mark.parametrize(
+    ("had", "now", "code", "said"),
+    [
+        ({"a0": "finished"}, {"a1": "diverged"}, 0, "everything is finished: 2 runs, 1 diverged"),
+        ({"a0": "finished"}, {"a1": "failed"}, 1, "1 of 2 runs have a result: 1 run, 0 diverged"),
+        ({"a0": "finished", "a1": "finished"}, {}, 0, "everything is finished: 2 runs, 0 diverged"),
+        ({}, {"trunk": "finished"}, 1, "0 of 2 runs have a result: 0 runs, 0 diverged"),
+    ],
+)
+def test_a_call_ends_with_how_it_went_and_its_answer_and_its_page(
+    had: dict[str, str],
+    now: dict[str, str],
+    code: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs: Any = [planned("a", n) for n in range(2)]
+    done = [name for name, status in (had | now).items() if status in ("finished", "diverged")]
+    done = [name for name in done if name != "trunk"]
+
+    def written(name: str, store: Store, finished: list[str], *, anew: bool) -> str:
+        assert (name, finished, anew) == ("split", done, bool(now))
+        return "page.html"
+
+    monkeypatch.setattr(complete_module, "page_of", written)
+    monkeypatch.setattr(complete_module, "say_answer", lambda name, _: print("answer of", name))
+    summary_of = Summary(had_result=had, statuses=now)
+    for report in (True, False):
+        with pytest.raises(typer.Exit) as ended:
+            finish("split", runs, Store(tmp_path), summary_of, report=report)
+        assert ended.value.exit_code == code
+        lines = [line for line in capsys.readouterr().out.splitlines() if "log.txt" not in line]
+        assert lines == [f"split: {said}", *["answer of split", "report: page.html"] * report]
+
+
+def test_a_damaged_result_is_told_and_its_run_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    statuses = {"a0": ("finished", None), "a1": (None, "a1 is damaged"), "a2": (None, None)}
+    monkeypatch.setattr(VerifiedResults, "status", lambda self, run_id: statuses[run_id])
+    monkeypatch.setattr("harness.runner.trunks.trunks_to_make", lambda *_: ([], ["t is damaged"]))
+    asked: list[str] = []
+
+    class Made:
+        def __init__(self, runs: Any, store: Store, options: ExecutorOptions) -> None:
+            asked.extend(run.spec.run_id for run in runs)
+
+        def at_once(self) -> int:
+            return 2
+
+        def run(self) -> Summary:
+            return Summary(statuses=dict.fromkeys(asked, "finished"))
+
+    runs: Any = [planned("a", n) for n in range(3)]
+    make: Any = Made
+    store, options = Store.create(tmp_path), ExecutorOptions(experiment="x")
+    summary_of = complete_module.complete(store, runs, make, options)
+    assert summary_of.had_result == {"a0": "finished"} and asked == ["a1", "a2"]
+    assert capsys.readouterr().out.splitlines()[:-1] == [
+        "a1 is damaged: set aside, it is run again",
+        "t is damaged: set aside, it is run again",
+        "2 of 3 runs to do, 2 at a time",
+    ]
+
+
 def test_bits_are_told_where_a_token_is_not_a_byte(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -408,6 +488,202 @@ def test_what_is_not_sound_is_named_once(
     assert err.splitlines() == [
         *("shared", "of plan a", "b cannot be read", "of plan c", "shared", "of planned x"),
     ]
+
+
+class Looked:
+    """`ablate status` of runs that get further between two looks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *looks: list[Any]) -> None:
+        self.looks, self.slept = [*looks], list[float]()
+        monkeypatch.setattr(status_module, "state_rows", lambda *_: self.looks.pop(0))
+        monkeypatch.setattr(status_module, "cells_of", lambda rows: [{"arm": len(rows)}])
+        monkeypatch.setattr(status_module, "retired_words", lambda *_: [])
+        monkeypatch.setattr(status_module.time, "sleep", self.slept.append)
+
+
+def test_who_watches_looks_again_until_nothing_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running, pending, done = state("running"), state("pending"), state("finished")
+    asked = {"experiment": "x", "watch": True, "every": 7.0, "results": tmp_path}
+    for terminal in (False, True):
+        looks = [[running, pending], [running, pending], [pending, done], [done, state("failed")]]
+        looked = Looked(monkeypatch, *looks)
+        monkeypatch.setattr(status_module.sys.stdout, "isatty", lambda is_one=terminal: is_one)
+        status_module.status(**asked)  # type: ignore[arg-type]
+        assert (looked.looks, looked.slept) == ([], [7.0] * 3)
+        out = capsys.readouterr().out
+        lines = ["1 running, 1 pending", "1 pending, 1 finished", "1 finished, 1 failed"]
+        if terminal:
+            assert out.count("\033[H\033[2Jarm  seed") == 4 and out.count(lines[0]) == 2
+        else:
+            assert out.splitlines() == lines, "a line where something changed"
+
+
+def test_a_look_at_every_file_says_what_is_not_sound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(status_module, "name_unsound", lambda *of: print("unsound of", *of))
+    for verify, n_said in ((True, 1), (False, 0)):
+        Looked(monkeypatch, [state("finished")])
+        status_module.status(None, every=0.1, results=tmp_path, verify=verify)
+        out = capsys.readouterr().out
+        assert out.count(f"unsound of None {tmp_path}\n") == n_said
+        assert out.endswith("1 finished\n") and "seed" not in out
+    with pytest.raises(UserError, match="--every 0: must be a positive number of seconds"):
+        status_module.status(None, every=0.0, results=tmp_path)
+
+
+def test_what_was_never_launched_cannot_be_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_module, "plan_of", lambda name, results: Plan(name="x"))
+    with pytest.raises(UserError) as refused:
+        status_module.cancel("x.yaml", results=tmp_path)
+    assert str(refused.value) == (
+        f"experiment 'x' was never launched in {tmp_path}: nothing to cancel"
+    )
+
+
+# ---------------------------------------------------------------- log, import, push, merge
+
+
+def test_of_a_run_that_is_not_known_whole_what_is_known_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = SimpleNamespace(reason="no number at step 3")
+    for result, words in ((reason, " (no number at step 3)"), (SimpleNamespace(reason=None), "")):
+        details: Any = SimpleNamespace(run="r", state="diverged", result=result)
+        assert log.state_words(details) == f"r: diverged{words}"
+    assert log.run_words({}) == log.data_words({}) == log.code_words({}, {"commit": "c"}) == ""
+    config = {"seed": 3, "budget": None, "role": "loss", "world_size": 2, "device": "cuda"}
+    assert log.run_words(config) == "seed 3, its own steps, role loss, 2 x cuda"
+    planned_run = PlanRun(
+        arm="a", seed=0, replicate=0, budget=1, role="loss", block=0, run_id="r", older=("old",)
+    )
+    plan = Plan(name="x", runs=(planned_run,), plugins=("p.py",))
+    plans = [("bad", None, "cannot be read"), ("x", plan, "")]
+    monkeypatch.setattr("harness.store.plans.readable_plans", lambda results: plans)
+    for run_id, n in (("r", 1), ("old", 1), ("other", 0)):
+        member = log.Membership(experiment="x", arm="a", plugins=("p.py",))
+        assert log.experiments_of(tmp_path, run_id) == [member] * n
+
+
+def test_an_import_says_what_became_of_every_file(capsys: pytest.CaptureFixture[str]) -> None:
+    imported = Imported(
+        n_added=1,
+        n_present=2,
+        n_with_code_lines=1,
+        copies={"b.txt": "a.txt"},
+        twins={"c.json": "a.txt"},
+        skipped={"d.pt": "weights"},
+        refused={"e.txt": "is cut"},
+        mixed={"A": "2 programs"},
+        seeds={"A": {7: ["a.txt", "f.txt"]}},
+    )
+    print_imported("x", imported)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:6] == [
+        "b.txt: the same log as a.txt: one run",
+        "c.json: a summary or a twin of a.txt: one run",
+        "d.pt: weights: left out",
+        "e.txt: refused: is cut",
+        "A: mixes 2 programs: --arm-by code tells them apart",
+        "A: seed 7 was used by 2 logs: a.txt, f.txt",
+    ]
+    assert lines[-1] == "x: 1 run imported, 2 there already, 2 copies, 1 file refused"
+    assert imported_mapping("x", imported)["arms"] == []
+
+
+def test_runs_of_another_machine_are_brought_in_or_it_is_told_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Place:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def bring(self, store: Store, *, mend: bool) -> Merged:
+            if "gone" in self.name:
+                raise PushError("no such host")
+            return Merged(copied=["a", "b"], problems=["c is damaged"] * self.name.count("bad"))
+
+    monkeypatch.setattr("harness.push.place.place_of", Place)
+    for names, code in ((["box:good"], 0), (["box:good", "box:bad"], 1)):
+        with pytest.raises(typer.Exit) as ended:
+            merge(names, results=tmp_path, json=True)
+        assert ended.value.exit_code == code
+        rows = json.loads(capsys.readouterr().out)
+        assert [(row["folder"], row["copied"]) for row in rows] == [(n, ["a", "b"]) for n in names]
+    with pytest.raises(UserError) as refused:
+        bring("ssh://me:secret@gone/r", Store(tmp_path))
+    assert str(refused.value) == "ssh://me:...@gone/r: no such host: nothing was begun"
+
+
+class Sender:
+    """The process that sends; it says nothing in time, and then what it is told to say."""
+
+    def __init__(self, *words: str | type[BaseException]) -> None:
+        self.words, self.waited, self.is_killed = [*words], list[float | None](), False
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
+        self.waited.append(timeout)
+        said = self.words.pop(0)
+        if said is subprocess.TimeoutExpired:
+            raise subprocess.TimeoutExpired("push", timeout or 0.0)
+        if not isinstance(said, str):
+            raise said
+        return said, None
+
+    def kill(self) -> None:
+        self.is_killed = True
+
+
+@pytest.mark.parametrize(
+    ("words", "last", "is_killed"),
+    [
+        (["box:x: every finished run is there\n"], "box:x: every finished run is there", False),
+        ([""], "sending ended: `ablate push box:x --results {}` sends them", False),
+        ([subprocess.TimeoutExpired, "all\n"], "all", False),
+        ([subprocess.TimeoutExpired, KeyboardInterrupt], None, True),
+    ],
+)
+def test_what_is_left_is_sent_at_the_end_unless_that_is_interrupted(
+    words: list[Any],
+    last: str | None,
+    is_killed: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sender = Sender(*words)
+    monkeypatch.setattr("harness.cli.push.subprocess.Popen", lambda *_, **__: sender)
+    with suppress(KeyboardInterrupt), sending("box:x", tmp_path):
+        pass
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert (first, sender.is_killed) == ("finished runs are sent to box:x", is_killed)
+    waits = ["what is left is sent to box:x; Ctrl-C leaves it here"] * (len(words) - 1)
+    assert rest == waits + ([last.format(tmp_path)] if last else [])
+    assert sender.waited[0] is not None and sender.waited[1:] == [None] * (len(words) - 1)
+    with sending(None, tmp_path):
+        pass
+    assert capsys.readouterr().out == ""
+
+
+def test_a_page_is_watched_by_every_file_of_the_runs_that_are_planned(tmp_path: Path) -> None:
+    runs = [
+        PlanRun(arm="a", seed=n, replicate=0, budget=1, role="loss", block=0, run_id=name)
+        for n, name in enumerate(("r1", "r2"))
+    ]
+    save_plan(tmp_path, Plan(name="x", runs=tuple(runs)))
+    for run in ("r2", "other"):
+        (tmp_path / "runs" / run).mkdir(parents=True)
+        for name in WATCHED:
+            (tmp_path / "runs" / run / name).touch()
+    file = tmp_path / "mine.yaml"
+    file.write_text("name: x\n")
+    seen = watched_files(["gone", str(file)], tmp_path)
+    assert [name for name, _ in seen] == [str(tmp_path / "runs" / "r2" / name) for name in WATCHED]
+    assert watched_files(["x"], tmp_path) == seen and watched_files(["gone"], tmp_path) == []
 
 
 # ---------------------------------------------------------------- bench and data
