@@ -61,7 +61,7 @@ def program_in(path: Path) -> LogProgram | None:
             text = b"".join(lines[:-1])  # but for the line of ==== at its end
             script, *others = FILE.split(text)
             if _is_script(script):
-                modules = dict(zip(others[::2], others[1::2], strict=True))
+                modules = dict(zip(others[::2], others[1::2]))
                 named = {name.decode(): content for name, content in modules.items()}
                 return LogProgram(script=script, modules=named)
     return None

@@ -93,7 +93,7 @@ def _is_value(text: str, at: int, assigned: re.Match[str]) -> bool:
         return False
     if end.endswith("token"):
         return len(plain) >= 5 and not _COUNT.fullmatch(value)
-    if text[at - 4 : at] == "_KEY" or text[at - 3 : at] == "KEY":
+    if text[at - 3 : at] == "KEY":
         return len(plain) >= 8 and (plain != value or any(letter.isdigit() for letter in plain))
     return len(plain) >= 8 or not end.endswith("key")
 
