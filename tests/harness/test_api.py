@@ -1,16 +1,20 @@
 """The commands as Python functions: by which name a run is judged, what they raise where it is stopped."""
 
 import errno
+import io
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness import api
+from harness.cli.options import RESULTS
 from harness.errors import UserError
 from tests.foreign_bench import CPU, ablate, bench, write
 
@@ -69,15 +73,20 @@ def test_what_a_signal_stops_is_one_document_and_an_error_in_python(
     assert told["said"][-1].startswith("foreign: interrupted: ")
 
 
+@pytest.mark.parametrize("cause", [KeyboardInterrupt, EOFError])
 def test_an_interrupted_command_prints_one_document(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cause: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+        raise cause
 
     monkeypatch.setattr("harness.cli.toggles.print_json", interrupt)
     assert ablate("toggles", "--json") == 130
     assert json.loads(capsys.readouterr().out)["error"].startswith("interrupted")
+    if cause is EOFError:  # which the command line alone takes for Ctrl-D
+        return
     with pytest.raises(UserError, match="interrupted"):
         api.call("toggles")
 
@@ -108,3 +117,61 @@ def test_what_a_disk_refuses_is_the_commands_line_in_python(
     printed = capsys.readouterr()
     assert json.loads(printed.out)["error"] == said
     assert printed.err == f"ablate: {said}\n"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The commands that are called; each says that it wrote a page."""
+    commands: list[Any] = []
+
+    def call(command: str, /, *arguments: object, **options: object) -> dict[str, Any]:
+        commands.append((command, arguments, options))
+        return {"exit": 3, "said": ["it took 2 s", "report: r/page.html"], "of": command}
+
+    monkeypatch.setattr(api, "call", call)
+    return commands
+
+
+def test_an_experiment_in_python_is_its_commands(asked: list[Any]) -> None:
+    mine = api.Experiment("x.yaml", "r")
+    said = {"exit": 3, "said": ["it took 2 s", "report: r/page.html"]}
+    assert mine.plan(price=2.0) == {**said, "of": "plan"}
+    assert mine.run(no_report=True) == {**said, "of": "compare"}
+    assert mine.status() == {**said, "of": "status"}
+    assert mine.compare(fail_on="worse") == {**said, "of": "compare"}
+    assert mine.report(out="page.html") == Path("r/page.html")
+    assert api.ab("old.py", "a.py", "b.py", n=5) == {**said, "of": "ab"}
+    assert asked == [
+        ("plan", ("x.yaml",), {"results": "r", "price": 2.0}),
+        ("run", ("x.yaml",), {"results": "r", "no_report": True}),
+        ("compare", ("x.yaml",), {"results": "r"}),
+        ("status", ("x.yaml",), {"results": "r"}),
+        ("compare", ("x.yaml",), {"results": "r", "fail_on": "worse"}),
+        ("report", ("x.yaml",), {"results": "r", "out": "page.html"}),
+        ("ab", ("old.py", "a.py", "b.py"), {"n": 5}),
+    ]
+
+
+def test_the_package_can_be_asked_for_these_functions_and_nothing_else(asked: list[Any]) -> None:
+    package: Any = import_module("harness")
+    assert (package.Experiment, package.ab) == (api.Experiment, api.ab)
+    assert package.run("x.yaml", seeds=2)["of"] == "compare"
+    assert asked == [
+        ("run", ("x.yaml",), {"seeds": 2}),
+        ("compare", ("x.yaml",), {"results": RESULTS}),
+    ]
+    with pytest.raises(AttributeError, match="module 'harness' has no attribute 'train'"):
+        package.train()
+
+
+def test_a_reader_that_goes_away_ends_a_command_without_a_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    err = io.StringIO()
+    monkeypatch.setattr("harness.cli.toggles.print_json", gone)
+    monkeypatch.setattr(sys, "stderr", err)
+    assert ablate("toggles", "--json") == 0
+    assert err.closed, "Python would say there that it cannot write the rest"

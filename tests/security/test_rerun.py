@@ -1,6 +1,7 @@
 """A run of a stranger's folder is looked at before anything of it starts, and starts when it is trusted."""
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import yaml
 
 from harness.experiment.scaffold import new_change
 from harness.provenance.source import source_of
-from harness.run.read import read_config
+from harness.run.read import read_config, read_json
 from harness.run.results import result_text, sealed
 from harness.run.spec import PlannedRun, RunSpec
 from harness.runner.executor import Summary
@@ -64,7 +65,7 @@ def test_a_strangers_interpreter_and_trainer_start_only_when_trusted(
     assert (folder / "mark").exists()
 
 
-def test_a_repetition_without_a_result_says_why_and_where_its_log_is(
+def test_a_repetition_says_how_it_ended_without_a_result_why_and_where_its_log_is(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ablate("ab", "old.py", "new.py", "-n", 1, *CPU) == 0
@@ -80,6 +81,31 @@ def test_a_repetition_without_a_result_says_why_and_where_its_log_is(
     begun, last = capsys.readouterr().out.splitlines()
     place = begun.rpartition(", in ")[2]
     assert last == f"failed: no device ({place}/log.txt)"
+
+    def stopped(planned: PlannedRun, store: Store, again: Store) -> Summary:
+        return Summary(stopped="preempted")
+
+    def repeated(planned: PlannedRun, store: Store, again: Store) -> Summary:
+        shutil.copytree(run, again.directory(run.name))
+        return Summary(statuses={run.name: "finished"})
+
+    monkeypatch.setattr("harness.foreign.runner.run_again", stopped)
+    assert ablate("rerun", run.name) == 143
+    monkeypatch.setattr("harness.foreign.runner.run_again", repeated)
+    monkeypatch.setattr("harness.store.launches.launched_runs", lambda *_: set())
+    capsys.readouterr()
+    assert ablate("rerun", run.name, "--trust") == 0
+    said = capsys.readouterr()
+    loss = read_json(run / "result.json")["val_loss"]
+    assert said.out.splitlines()[-1] == f"finished: val_loss {loss:.6f}, bit for bit as before"
+    assert (
+        said.err.startswith("trusted: `python {script}` with code/") and said.err.count("\n") == 1
+    )
+    (run / "metrics.jsonl").write_text("{}\n")
+    assert ablate("ab", "old.py", "new.py", "-n", 1, *CPU) == 0
+    err = capsys.readouterr().err
+    assert "metrics.jsonl" in err and err.endswith(": set aside, it is run again\n")
+    assert (run / "result.json").is_file()
 
 
 def test_a_record_of_another_run_starts_nothing(folder: Path) -> None:

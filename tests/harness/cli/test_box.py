@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import box
+from harness.errors import UserError
 from tests.fake_matrix import EXPERIMENT, ROOT
 from tests.foreign_bench import ablate
 
@@ -101,12 +102,14 @@ def test_what_is_no_place_or_no_checkout_is_one_line(
 ) -> None:
     monkeypatch.setattr(box, "said_by_git", lambda *words: "")
     Path("scripts.yaml").write_text("name: scripts\ntrainer: {file: a.py}\n")
+    Path("cut.yaml").write_text(f"{OWN}seeds: 1\n# END_OF_FILE\n")
     for words, said in (
         (("scripts.yaml",), "what a foreign trainer needs on a machine is not known"),
         (("fake.yaml", "--push", "host:a;b"), "is no folder"),
         (("fake.yaml",), "say with --from URL what the box is to clone"),
         (("../here/fake.yaml", "--from", "x"), "call this where the experiment's files are"),
         (("fak.yaml",), "no such experiment file"),
+        (("cut.yaml", "--from", "x"), "cut.yaml: has a line with END_OF_FILE, at which the box"),
     ):
         assert ablate("box", *words) == 2
         [line] = capsys.readouterr().err.splitlines()
@@ -151,3 +154,62 @@ def test_files_that_differ_from_the_last_commit_are_told_before_the_box_is_made(
     words = ("fake.yaml", "--push", "ssh://me@home:2222/srv/r")
     program = steps_of(printed(capsys, *words))["the program"]
     assert ("# files here differ from the last commit" in program) == bool(changed)
+
+
+@pytest.mark.parametrize(
+    ("place", "of_rsync"),
+    [
+        ("home:/srv/r", "home:/srv/r/kernels/"),
+        ("ssh://me@home/srv/r", "me@home:/srv/r/kernels/"),
+        ("s3://bucket/r", None),
+    ],
+)
+def test_kernels_lie_beside_the_runs_where_rsync_reaches_them(
+    place: str,
+    of_rsync: str | None,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    script = printed(capsys, "fake.yaml", "--push", place, "--from", "https://example.org/x.git")
+    assert ("rsync -rtp" in script) == (of_rsync is not None)
+    if of_rsync is not None:
+        ours = '"$ABLATE_CACHE/kernels-$(id -u)/"'
+        assert f"\nrsync -rtp {of_rsync} {ours} || true" in script
+        assert f"\nrsync -rtp {ours} {of_rsync}\n" in script
+
+
+def test_text_of_ones_own_is_sent_and_a_file_in_a_folder_gets_that_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(box, "said_by_git", lambda *words: "abc123" * (words[0] == "rev-parse"))
+    Path("of mine").mkdir()
+    Path("fake.yaml").rename("of mine/fake.yaml")
+    mine = ("--set", "data.corpus=mine", "--set", "data.heldout=stdlib")
+    steps = steps_of(printed(capsys, "of mine/fake.yaml", *mine))
+    assert steps["the data"].splitlines() == [
+        'export ABLATE_DATA="$PWD/data"',
+        "mkdir -p data/mine",
+        "# your own text: on this machine, with the box's name for BOX:",
+        f"#   rsync -rt {ROOT / 'data' / 'mine'}/ BOX:ablations/data/mine/",
+        "ablate data prepare stdlib",
+        "ablate data list",
+    ]
+    own = steps["the experiment's own files"].splitlines()
+    assert own[:2] == ["mkdir -p 'of mine'", "cat >'of mine/fake.yaml' <<'END_OF_FILE'"]
+    assert own[-1] == "END_OF_FILE"
+
+
+def test_git_that_is_not_there_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"rev-parse": b" abc123\n", "remote": None}
+
+    def git(folder: Path, *words: str) -> bytes | None:
+        if words[0] not in answers:
+            raise UserError("git is not installed")
+        return answers[words[0]]
+
+    monkeypatch.setattr("harness.provenance.git.git", git)
+    assert [box.said_by_git(word) for word in ("rev-parse", "remote", "status")] == [
+        "abc123",
+        "",
+        "",
+    ]

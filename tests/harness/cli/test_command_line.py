@@ -33,6 +33,10 @@ def test_records_are_listed_in_order_and_resolve_with_origins(ablate: Any) -> No
     assert r12["values"]["model.attn_kernel"] == "flex"
     assert r12["origins"]["model.logit_softcap"] == "r09 softcap"
     assert "r12 long_sequences" in ablate("records", "r12").out
+    tiny = ablate("records", "r12", "--scale", "tiny", "--json").json
+    assert tiny["origins"]["model.n_layer"] == r12["origins"]["model.n_layer"] + ", scale tiny"
+    for field, value in r12["values"].items():
+        assert tiny["origins"][field].endswith(", scale tiny") == (tiny["values"][field] != value)
 
 
 def test_a_diff_names_the_change_behind_every_field(ablate: Any) -> None:
@@ -56,6 +60,7 @@ def test_doctor_says_what_is_missing_and_how_to_get_it(ablate: Any) -> None:
     assert (mine["ok"], Path(mine["found"]).name, mine["advice"]) == (True, "mine", None)
     assert (missing["ok"], missing["found"]) == (False, "none")
     assert "ablate data prepare stdlib" in missing["advice"]
+    assert ablate("doctor").out.splitlines()[0].split() == ["what", "found", "advice"]
 
 
 def test_plan_counts_runs_before_anything_is_spent(ablate: Any) -> None:
@@ -86,12 +91,15 @@ BAD = (  # arguments -> what the line must say
     (["run", "quickstart", "--worker", "hot"], "must be warm or fresh"),
     (["run", "quickstart", "--max-parallel", "0"], "at least 1"),
     (["status"], "no runs here"),
+    (["clean"], "results folder results: no runs here; name another with --results"),
+    (["push", "there"], "results folder results: no runs here; name another with --results"),
     (["report", "nothing"], "unknown experiment 'nothing'"),
     (["verify", "nothing.html"], "no such file"),
     (["parity", "nowhere"], "no recorded trajectories here"),
     (["data", "check", "nowhere"], "nowhere"),
     (["data", "prepare", "stdlob"], "stdlib"),
     (["data", "prepare", "text"], "name the files and the corpus"),
+    (["data", "prepare", "stdlib", "x.txt"], "data prepare stdlib: takes no paths; for your own"),
     (["data", "prepare", "stdlib", "--name", "x"], "data prepare stdlib: --name is for text"),
     (["data", "prepare", "stdlib", "--by", "line"], "data prepare stdlib: --by is for text"),
     (["data", "prepare", "text", ".", "--shards", "2"], "--shards is for fineweb10B: leave it out"),

@@ -212,6 +212,7 @@ def test_a_confirming_experiment_goes_on_with_its_own_seeds_and_begins_with_nobo
 ) -> None:
     prepare("stdlib")
     monkeypatch.setattr("harness.cli.run.complete", lambda *_: Summary())  # trains nothing
+    monkeypatch.setattr("harness.cli.run.margin_note", lambda e: f"margin {e.margin}: as it is")
     asked = MINI.replace("seeds: 2", "seeds: [1007]")
     for name, confirms, code in (
         ("first", True, 1),  # what it asks for is missing
@@ -222,7 +223,9 @@ def test_a_confirming_experiment_goes_on_with_its_own_seeds_and_begins_with_nobo
         keys = "confirm: true\nmargin: 0.4\n" if confirms else ""
         (place / "mini.yaml").write_text(asked.replace("name: mini", f"name: {name}") + keys)
         assert ablate("run", "mini.yaml", "--no-report") == code
-        assert code == 1 or "seeds 1007 have results already (in first)" in capsys.readouterr().err
+        said = capsys.readouterr()
+        assert (f"margin {0.4 if confirms else None}: as it is" in said.out) == (code == 1)
+        assert code == 1 or "seeds 1007 have results already (in first)" in said.err
         for run in read_json(place / "results/experiments/first/experiment.json")["runs"]:
             result = place / "results/runs" / run["run_id"] / "result.json"
             result.parent.mkdir(exist_ok=True)

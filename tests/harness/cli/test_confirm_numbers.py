@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from harness.cli import confirm
+from harness.config.run import plain
 from harness.errors import UserError
+from harness.experiment.experiment import load_experiment
 from harness.run.halving import Halving
 from harness.run.plan import Plan, PlanArm
 from reports.stats.contrasts import Sample
@@ -264,6 +266,27 @@ def test_what_nothing_can_follow_from_is_refused(
         confirm.exploratory_file(str(tmp_path / "mini.yaml"), tmp_path)
 
 
+def test_what_was_explored_is_followed_by_its_file_with_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mini.yaml"
+    path.write_text("name: mini\n")
+    for plan in (None, PLAN):
+        monkeypatch.setattr("harness.store.plans.read_plan", lambda *_, plan=plan: plan)
+        file = confirm.exploratory_file(str(path), tmp_path)
+        assert (file.path, file.data) == (path, {"name": "mini"})
+    loaded = load_experiment("quickstart", device="cpu")
+    config = plain(loaded.baseline.config)
+    explored = replace(PLAN, baseline_config=config, command="ablate run x --set a=1")
+    confirm.check_same_settings(file, loaded, explored)
+    with pytest.raises(UserError) as refused:
+        confirm.check_same_settings(file, loaded, replace(explored, baseline_config={}))
+    assert str(refused.value) == (
+        f"{path}: quickstart was run with other settings: repeat its --set options"
+        " (ablate run x --set a=1)"
+    )
+
+
 def test_a_halving_is_confirmed_at_its_end_and_by_a_point_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -350,3 +373,15 @@ def test_what_was_explored_becomes_a_file_with_its_reason_and_the_next_command(
     confirm.confirm("mini.yaml", results=Path("results"), arms=["b"], out=Path("b.yaml"))
     assert asked[1:] == [(0.25, 1)]
     assert yaml.safe_load(Path("b.yaml").read_text())["arms"] == {"b": ["b"]}
+    taken = {"mini_confirm": PLAN}  # it was asked again before
+    monkeypatch.setattr("harness.store.plans.read_plan", lambda results, name: taken.get(name))
+    confirm.confirm("mini.yaml", results=Path("results"), out=Path("again.yaml"))
+    assert yaml.safe_load(Path("again.yaml").read_text())["name"] == "again"
+    assert yaml.safe_load(Path("b.yaml").read_text())["name"] == "mini_confirm"
+    selected: list[Any] = []
+    monkeypatch.setattr(confirm, "check_selected", lambda *of: selected.append(of))
+    confirm.confirm("mini.yaml", results=Path("results"), out=Path("again.yaml"))
+    assert selected == []
+    loaded.halving = SimpleNamespace()
+    confirm.confirm("mini.yaml", results=Path("results"), arms=["b"], out=Path("halved.yaml"))
+    assert selected == [(loaded, explored, outcome, ["b"])]

@@ -89,6 +89,10 @@ def test_a_renamed_experiment_is_what_it_was(
     assert after.runs.drop(columns="experiment").equals(before)
     assert (results / "experiments/third/notes.txt").read_text() == "mine"
     assert not (results / "experiments/second").exists()
+    assert ablate("rename", "third", "fourth", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["experiment"], told["name"], told["shared"]) == ("third", "fourth", {"split": 3})
+    assert ablate("rename", "fourth", "third") == 0
     assert ablate("rename", "third", "split") == ablate("rename", "third", "a/b") == 2
     err = capsys.readouterr().err
     assert "there is such an experiment" in err and "NAME" in err

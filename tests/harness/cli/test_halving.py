@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 from types import SimpleNamespace
@@ -12,6 +13,9 @@ import pytest
 import yaml
 
 from harness.cli.plan_rungs import RungFacts, rung_words
+from harness.cli.run import check_cost, planned_part
+from harness.cli.run_options import RunOptions
+from harness.errors import UserError
 from harness.experiment.cost import PricedCost
 from harness.experiment.experiment import load_experiment
 from harness.experiment.rungs import at_rung, rungs_to_come
@@ -168,6 +172,25 @@ def test_a_rung_to_come_costs_what_its_dearest_points_do_at_most(tmp_path: Path)
     assert rung["hours_at_most"] > 1.2 * rung["hours"]
     (to_come,) = rungs_to_come(at_rung(load_experiment(str(matrix.file), device="cpu"), 0))
     assert [*to_come.of_points][:2] == ["baseline @ n_layer 8", "baseline @ n_layer 4"]
+
+
+def test_a_rung_costs_no_more_than_is_allowed_with_those_to_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(halved(tmp_path).file)
+    first = at_rung(load_experiment(file, device="cpu"), 0)
+    asked = RunOptions(experiment=file, results=tmp_path, max_gpu_hours=1e-9)
+    part = planned_part(first, replace(asked, dry_run=True))
+    with pytest.raises(UserError, match=f"{sum(RUNGS)} runs need about"):
+        check_cost(part, asked)
+    check_cost(part, replace(asked, max_gpu_hours=9.0))
+    check_cost(part, replace(asked, max_gpu_hours=None))
+    with pytest.raises(UserError, match="after 9 "):
+        check_cost(part, replace(asked, max_gpu_hours=9.0), already=9.0)
+    done = tmp_path / "runs" / part.runs[0].spec.run_id
+    monkeypatch.setattr("harness.run.results.read_result", lambda run: run == done or None)
+    with pytest.raises(UserError, match=f"{sum(RUNGS) - 1} runs need about"):
+        check_cost(part, asked)
 
 
 def test_rungs_before_the_last_keep_the_name_they_were_run_under(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 import json
 import re
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -210,3 +212,71 @@ def test_a_card_has_its_short_name(gpu: str, card: str, monkeypatch: pytest.Monk
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: gpu)
     assert bench.card_here() == card
     assert str(Machine.of(f"1x{card}", None)) == f"1x{card}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    step_ms_median: float = 36.0
+    mfu: float = 0.25
+
+
+@dataclass(frozen=True)
+class Part:
+    part: str = "forward"
+    ms: float = 9.0
+    share: float = 0.25
+
+
+def test_a_bench_is_told_with_the_parts_of_a_step_and_kept_where_that_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = SimpleNamespace(text=SimpleNamespace(name="mine", vocab_size=300))
+    asked: list[Any] = []
+    monkeypatch.setattr(bench, "candidate", lambda *of, **how: asked.append((of, how)) or one)
+    monkeypatch.setattr(bench, "card_here", lambda: "H100")
+    monkeypatch.setattr("harness.bench.steps.measure", lambda side, steps: Measured())
+    monkeypatch.setattr("harness.bench.breakdown.breakdown", lambda side: [Part()])
+    for device, scale in (("cpu", "tiny"), ("cuda", "gpt2")):
+        monkeypatch.setattr("harness.node.slots.find_device", lambda device=device: device)
+        assert ablate("bench", "r07", "--json") == 0
+        result = json.loads(capsys.readouterr().out)
+        assert (result["scale"], result["device"]) == (scale, device)
+        assert (result["preset"], result["corpus"], result["mfu"]) == ("r07", "mine", 0.25)
+        assert result["breakdown"] == [{"part": "forward", "ms": 9.0, "share": 0.25}]
+        assert asked.pop() == (("r07", {}), {"scale": scale, "device": device})
+        assert bool(result["substituted"]) == (device == "cpu")
+    assert not Path("results").exists()
+    assert ablate("bench", "r07", "--save-machine", "--scale", "tiny", "--steps", 3) == 0
+    assert "25.0 %" in capsys.readouterr().out
+    [kept] = saved_steps(Path("results"))
+    assert kept == replace(row(vocabulary=300), source=kept.source)
+    assert kept.source.startswith("median of 3 steps, torch ")
+    assert ablate("bench", "r07", "--steps", 0) == 2
+
+
+@pytest.mark.parametrize(
+    ("corpus", "is_there", "prepared"),
+    [("stdlib", False, ["stdlib"]), ("stdlib", True, []), ("mine", False, [])],
+)
+def test_a_bench_prepares_the_text_that_comes_with_the_program(
+    corpus: str, is_there: bool, prepared: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    folder = Path("data/stdlib").absolute()
+    monkeypatch.setenv("ABLATE_DATA", str(folder.parent))
+    if is_there:
+        folder.mkdir(parents=True)
+        (folder / "corpus.json").touch()
+    text = SimpleNamespace(train=(), vocab_size=300, separator=None)
+    monkeypatch.setattr("harness.corpora.index.prepare", seen.append)
+    monkeypatch.setattr("harness.corpora.index.open_corpus", lambda name: text)
+    made = bench.candidate("r07", {"data.corpus": corpus}, scale="tiny", device="cpu")
+    assert (seen, made.text.name, made.text.vocab_size) == (prepared, corpus, 300)
+
+
+def test_hours_that_are_not_known_are_no_hours_of_the_machine() -> None:
+    machine = Machine.of("8xH100", 20.0)
+    assert machine.words_on(None) == []
+    [said] = machine.words_on(16.0)
+    assert said.startswith("on 8xH100 that is 2.00 h, 40.00 at ")
+    assert Machine.of("8xH100", None).words_on(16.0) == ["on 8xH100 that is 2.00 h"]

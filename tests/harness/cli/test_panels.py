@@ -8,7 +8,7 @@ import typer
 
 from harness.__main__ import main
 from harness.cli import app
-from harness.cli.panels import PANELS
+from harness.cli.panels import PANELS, PanelGroup
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -54,3 +54,10 @@ def test_the_documentation_has_the_same_order():
         elif command and command[1] not in documented.get(title, ()):
             documented[title] = (*documented.get(title, ()), command[1])
     assert list(documented.items()) == list(PANELS.items())
+
+
+def test_a_command_that_stands_in_no_panel_comes_last() -> None:
+    group = PanelGroup(name="x")
+    names = ("zzz", "report", "run", "data", "aaa")
+    group.commands = dict.fromkeys(names)  # type: ignore[arg-type]
+    assert group.list_commands(None) == ["run", "report", "data", "zzz", "aaa"]

@@ -440,3 +440,7 @@ def test_clean_says_what_is_left_and_what_would_be(
             main(["clean", *options, "--results", str(results)])
         assert not ended.value.code
         assert capsys.readouterr().out.splitlines()[-1] == f"{results}: {said}"
+    with pytest.raises(SystemExit):
+        main(["clean", "caches", "reruns", "--json", "--results", str(results)])
+    told = json.loads(capsys.readouterr().out)
+    assert {kind["kind"] for kind in told["kinds"]} == {"caches", "reruns"}

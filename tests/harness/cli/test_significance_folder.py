@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from harness.__main__ import main
+from harness.cli.significance_folder import Claim
 from reports.stats.rules import track1
+from tests.foreign_bench import ablate
 from tests.foreign_logs import year_2025
 
 LOSSES = (3.2771, 3.2784, 3.2790, 3.2779)
@@ -74,6 +76,48 @@ def test_a_claim_that_nothing_gives_is_named_with_its_line(
     assert code == 1
     (line,) = facts["not_borne_out"]
     assert line.startswith(f"{folder / 'README.md'}:2: p=0.0001: ")
+    (folder / "README.md").write_text("p = 0.0001\nAgain: p = 0.0001\nand p < 0.0001\n")
+    code, facts = check(capsys, folder)
+    assert [line.partition(": no")[0].rpartition("/")[2] for line in facts["not_borne_out"]] == [
+        *("README.md:1: p=0.0001", "README.md:3: p<0.0001"),
+    ]
+    assert ablate("significance", folder) == 1
+    head, *rows, first, second = capsys.readouterr().out.splitlines()
+    assert head.split() == ["arm", "n", "mean", "sd", "p", "claims"] and len(rows) == 2
+    assert [first, second] == facts["not_borne_out"]
+    (folder / "README.md").unlink()
+    assert ablate("significance", folder) == 0
+
+
+def test_an_arm_that_the_rule_says_nothing_of_has_the_reason_in_place_of_claims(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for n in (1, 2, 3):
+        (folder / f"{n}.txt").unlink()
+    code, facts = check(capsys, folder)
+    rows = {row["arm"]: row for row in facts["samples"]}
+    with pytest.raises(ValueError) as why:
+        track1(LOSSES[:1])
+    one, several = rows["A/candidate"], rows["A/baseline"]
+    assert (code, one["n"], one["p"], one["claims"]) == (0, 1, None, str(why.value))
+    assert several["p"] is not None and several["claims"] == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "is_bound", "near", "far"),
+    [
+        ("0.012", False, (0.0115, 0.0125), (0.0114, 0.0126)),
+        ("1e-3", False, (0.000951, 0.001049), (0.000949, 0.001051)),
+        ("2.5E-4", False, (0.000238, 0.000262), (0.000237, 0.000263)),
+        ("0.01", True, (0.0, 0.0099), (0.01, 0.02)),
+    ],
+)
+def test_a_p_value_is_the_claimed_one_at_the_digits_that_are_printed(
+    text: str, is_bound: bool, near: tuple[float, float], far: tuple[float, float]
+) -> None:
+    decimals = len(text.lower().partition("e")[0].partition(".")[2])
+    claim = Claim(where="", text=text, value=float(text), n_decimals=decimals, is_bound=is_bound)
+    assert all(claim.holds(p) for p in near) and not any(claim.holds(p) for p in far)
 
 
 def test_a_bound_is_held_as_a_bound(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """What `ablate split` is told: options that go together, scripts by file, folder and log, candidates for OLD and what is said of them."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from harness.cli.split_options import SplitOptions
 from harness.cli.split_parents import Sides, sides_of, tell_parents
 from harness.cli.split_sides import MOST_CANDIDATES, candidates_of, code_of, data_line, short_name
+from harness.cli.split_smoke import Smoked
 from harness.errors import UserError
 from harness.split.parents import parents_of
+from harness.split.smoke import FoundNeed, Smoke, SmokedArm, TwoSteps, in_words
 from tests.foreign_logs import late_2024
 
 NEW = "a = 1\nb = 2\nc = 3\nprint(a + b + c)\n"
@@ -198,3 +201,36 @@ def test_names_and_data_of_sides(here: Path) -> None:
     (here / "older/data").mkdir()
     assert data_line("new.py", "older/near.py") == "\n  data: '" + str(here / "data") + "'"
     assert data_line("older/near.py", "new.py") == f"\n  data: '{here / 'older/data'}'"
+
+
+def test_what_a_smoke_found_is_told_with_what_it_was_before(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    passed = TwoSteps(reason=None, steps=2, losses=(3.0, 2.0), seconds=1.26)
+    failed = TwoSteps(reason="NameError: x", steps=0)
+
+    def arm(name: str, outcome: TwoSteps, same_as: str | None = None) -> SmokedArm:
+        return SmokedArm(arm=name, group=name, outcome=outcome, same_as=same_as)
+
+    arms = (arm("a", passed), arm("b", passed, "OLD"), arm("c", failed))
+    need = FoundNeed(group="a", needs=("b",), atoms=(1,), reason="NameError: x")
+    whole: Any = {"parts": None, "old": passed, "new": passed, "arms": arms}
+    folder: Any = SimpleNamespace(path=Path("parts"))
+    found = Smoke(**whole, repeats=False, first=(arm("a", failed), *arms[1:]), found=(need,))
+    told = Smoked(folder=folder, smoke=found, kept=Path("before.yaml"))
+    assert told.code == 1
+    told.tell(SplitOptions())
+    _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows[:5]] == ["OLD", "NEW", "a", "b", "c"]
+    assert rows[3].endswith("no effect: as OLD") and rows[4].endswith("NameError: x")
+    assert rows[5:] == [
+        "OLD did something else when it ran again: what has no effect cannot be told",
+        f"found: {in_words(need)}",
+        "parts: changes.yaml has what was found; as it was: before.yaml",
+        "2 of 3 arms took two steps; 1 of 3 before anything was found",
+    ]
+    nothing = Smoke(**whole, repeats=True, first=arms, found=())
+    Smoked(folder=folder, smoke=nothing, kept=None).tell(SplitOptions())
+    assert capsys.readouterr().out.splitlines()[6:] == ["2 of 3 arms took two steps"]
+    told.tell(SplitOptions(json=True))
+    assert capsys.readouterr().out == ""

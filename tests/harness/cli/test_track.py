@@ -12,7 +12,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from harness.cli import track
 from harness.cli.track import track_beside
+from harness.errors import UserError
 from harness.track.follow import Follower
 from tests.fake_matrix import DEADLINE_S, ROOT, Matrix, wait_for
 from tests.foreign_bench import TRAINERS, ablate
@@ -94,9 +96,54 @@ def test_who_follows_looks_once_more_when_its_caller_is_gone_even_before_it_bega
     monkeypatch.setattr("harness.track.trackers.tracker_row", lambda _: row)
     looks = []
     monkeypatch.setattr(Follower, "look", lambda _: looks.append(1))
+    monkeypatch.setattr(track.time, "sleep", lambda _: pytest.fail("its caller is gone"))
     nobody = os.getppid() + 1
     assert ablate("track", "split", "--to", "mlflow", "--follow", "--caller", nobody) == 0
     assert len(looks) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (RuntimeError("no \x1b network"), 1, "mlflow: no \\x1b network: the same command goes on later"),
+        (UserError("mlflow: name a server"), 2, "ablate: mlflow: name a server"),
+        (OSError(28, "No space left", "told"), 2, "ablate: told: No space left: make it writable"),
+    ],
+)  # fmt: skip
+def test_a_tracker_that_fails_is_told_and_what_is_mended_here_is_a_refusal(
+    error: Exception,
+    code: int,
+    said: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    write_experiment(folder / "results", arms=LADDER[:2], n_seeds=1, n_points=3)
+    row = SimpleNamespace(make=fails)
+    monkeypatch.setattr("harness.track.trackers.tracker_row", lambda _: row)
+    assert ablate("track", "split", "--to", "mlflow") == code
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(said)
+
+
+def test_who_follows_by_hand_looks_until_every_run_has_ended(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_experiment(folder / "results", arms=LADDER[:2], n_seeds=1, n_points=3)
+    tracker = SimpleNamespace(where="here", close=lambda: None)
+    row = SimpleNamespace(make=lambda *_: tracker)
+    monkeypatch.setattr("harness.track.trackers.tracker_row", lambda _: row)
+    complete, slept = [True, False, False], []
+    monkeypatch.setattr(Follower, "look", lambda _: complete.pop())
+    monkeypatch.setattr(track.time, "sleep", slept.append)
+    assert ablate("track", "split", "--to", "mlflow", "--follow") == 0
+    assert (complete, slept) == ([], [track.LOOK_S] * 2)
+    assert capsys.readouterr().out == "mlflow: 0 rows told: here\n"
+    complete[:] = [False]
+    assert ablate("track", "split", "--to", "mlflow") == 0, "one look without --follow"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harness.split.check import Checker
 from harness.split.folder import read_folder
 from harness.split.groups import ChangeGroup
 from tests.foreign_bench import TRAINERS, ablate
@@ -167,3 +168,23 @@ def test_a_script_that_is_gone_is_told(
     (folder / side / "train.py").unlink()
     said = line(capsys, "split", "--check", folder)
     assert f"{side}/train.py: is not there: `ablate split` writes the folder anew" in said
+
+
+def test_arms_that_lack_a_name_are_counted_and_one_of_them_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    read = read_folder(folder)
+    alone = {read.text((name,)): name for name in ("rate", "gate")}
+    lacking: list[str] = []
+    monkeypatch.setattr(
+        Checker,
+        "problems",
+        lambda self, text: ["x has no value"] if alone.get(text) in lacking else [],
+    )
+    for name, more in (("rate", ""), ("gate", " (and 1 more)")):
+        lacking.append(name)
+        said = line(capsys, "split", "--check", folder)
+        assert " alone: x has no value" in said
+        assert said.endswith(f"x has no value{more}: let it need the group that gives it")
+    assert {path: path.read_bytes() for path in before} == before

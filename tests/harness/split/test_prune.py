@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.cli import split_prune
 from harness.cli.split_prune import Pruned, confirmed
 from harness.split.arms import measured
 from harness.split.folder import read_folder
@@ -79,10 +80,24 @@ def test_what_may_go_is_told_by_the_most_that_leaving_it_out_may_cost(
     assert ablate("split", "--prune", "parts", "--margin", "0.001") == 2
     assert "parts: ran with 'merged', which is no group" in capsys.readouterr().err
     explored.plan.arms.pop()
+    lows[:] = [-0.5] * len(names)
+    assert ablate("split", "--prune", "parts", "--margin", "0.001") == 2
+    said = capsys.readouterr().err
+    assert "parts: nothing can go: leaving out each group may cost more than 0.001; more" in said
     lows[:] = [None] * len(names)
     assert ablate("split", "--prune", "parts", "--margin", "0.001") == 2
     said = capsys.readouterr().err
     assert "its runs say nothing of what is lost" in said and "gets its seed by {seed}" in said
+    tried = Path("results/experiments/parts-prune/experiment.json")
+    tried.parent.mkdir()
+    tried.touch()
+    confirming = Pruned(folder=read_folder(Path("parts")), margin=0.5)
+    monkeypatch.setattr(split_prune, "confirmed", lambda *_: confirming)
+    assert ablate("split", "--prune", "parts", "--margin", "0.001", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["prune"]["margin"] == 0.5
+    explored.plan.arms.append(SimpleNamespace(changes=("merged",)))
+    assert ablate("split", "--prune", "parts", "--margin", "0.001") == 2
+    assert "parts: ran with 'merged', which is no group" in capsys.readouterr().err
 
 
 def test_pruning_asks_for_a_margin_and_for_runs(
@@ -136,3 +151,12 @@ def test_every_smaller_script_is_told_with_its_bound_and_the_first_that_passes_i
     ]
     assert [script.passes for script in done.scripts] == [False, False, True]
     assert done.written is not None and Path(done.written).is_file()
+    outcome.increments["small", "val_loss"].high = 0.02
+    outcome.increments["NEW", "val_loss"] = SimpleNamespace(baseline="old", high=0.0)
+    tried.plan.arms.insert(0, SimpleNamespace(name="NEW", changes=tuple(names)))
+    tried.plan.margin = 0.01
+    told.clear()
+    left = confirmed(Pruned(folder=folder, margin=0.001), tried, told.append)
+    assert (left.written, [script.arm for script in left.scripts]) == (None, [*highs])
+    assert told[0] == "prune.yaml was written for a margin of 0.01: what else may go, it left"
+    assert told[-1] == "no script is confirmed: NEW stays as it is, or more seeds"
