@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from harness.experiment.designs import LIMITS
+from harness.foreign.experiment import load_foreign
 from harness.foreign.plan import UNKNOWN_CORPUS
 from harness.run.read import read_lines
 from harness.run.results import read_result
@@ -526,6 +529,79 @@ def test_bad_input_is_found_before_anything_runs(
     assert "foreign.yaml:" in error
     assert error.count("\n") == 1
     assert not Path("results").exists()
+
+
+IDEA = {"idea": {"file": "new.py"}}
+NO_KEYS = {"command": None, "file": None, "gpus": None}
+MISTAKES: dict[
+    str, tuple[dict[str, Any], str]
+] = {  # -> what the file says, and from `:` on the error
+    "an empty trainer": (
+        {"trainer": NO_KEYS, "changes": IDEA},
+        ":2: trainer must be a mapping with command, file, ref, args, env, patch,",
+    ),
+    "a truth for a number": (
+        {"trainer": {"gpus": True}, "changes": IDEA},
+        ":5: trainer: gpus is True, but must be a number of GPUs, 0 for a CPU run",
+    ),
+    "an environment of another key": (
+        {"trainer": {"environment": {"pythn": "p"}}, "changes": IDEA},
+        ":2: trainer: environment is {'pythn': 'p'}, but must be {python: PATH} or {container: COMMAND}",
+    ),
+    "a limit of nothing": (
+        {"trainer": {"silence_limit": 0}, "changes": IDEA},
+        ":6: silence_limit is 0, but must be above zero",
+    ),
+    "fewer than no retries": (
+        {"trainer": {"retries": -1}, "changes": IDEA},
+        ":6: retries is -1, but must be above zero",
+    ),
+    "no change": ({"changes": {}}, ":7: there is nothing to compare: name a change"),
+    "no arm": (
+        {"changes": IDEA, "design": "explicit", "arms": {}},
+        ":7: there is nothing to compare: name a change",
+    ),
+    "a change that is none": (
+        {"changes": IDEA, "design": "explicit", "arms": {"both": ["idea", "ide"]}},
+        ":12: unknown change 'ide'; did you mean 'idea'?",
+    ),
+    "more changes than a design takes": (
+        {"changes": {f"c{i}": {"args": [f"--{i}"]} for i in range(6)}, "design": "shapley"},
+        ":26: design shapley takes at most 5 changes, not 6",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_a_mistake_in_a_file_is_told_at_its_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    says, message = MISTAKES[kind]
+    assert ablate("plan", write(folder, **says)) == 2
+    error = capsys.readouterr().err
+    assert f"foreign.yaml{message}" in error
+    assert error.count("\n") == 1
+
+
+def test_a_setting_of_our_own_trainer_is_none_of_a_file_with_scripts(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ablate("plan", write(folder, changes=IDEA), "--set", "lr=1", "--set", "x=2") == 2
+    error = capsys.readouterr().err
+    assert "--set lr: a foreign trainer has no such field; put arguments into" in error
+
+
+def test_the_least_that_a_limit_may_be_and_gpus_that_are_asked_for_in_place_of_the_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(folder, trainer={"retries": 0, "wall_limit": 0.5}, changes=IDEA)
+    read = load_foreign(path, {})
+    assert (read.limits.retries, read.limits.wall_s) == (0, 0.5)
+    assert [arm.trainer.gpus for arm in read.arms] == [0, 0]
+    assert [arm.trainer.gpus for arm in load_foreign(path, {}, gpus=3).arms] == [3, 3]
+    monkeypatch.setitem(LIMITS, "shapley", 1)
+    as_many = load_foreign(write(folder, changes=IDEA, design="shapley"), {})
+    assert [arm.name for arm in as_many.arms] == ["baseline", "idea"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The sides of `ablate ab`: arguments and variables of their own, patches, three scripts and more, any launcher."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -123,3 +124,34 @@ def test_a_patch_of_other_names_is_for_the_files_that_have_one_of_them(tmp_path:
     patch.write_text(f"--- part.py\n+++ becomes.py\n{change}--- was.py\n+++ old.py\n{change}")
     code = Code(script="old.py", files={"old.py": b"x = 1\n", "part.py": b"x = 1\n"})
     assert patched(code, [patch]).files == {"old.py": b"x = 2\n", "part.py": b"x = 2\n"}
+
+
+TWO = Code(script="old.py", files={"old.py": b"x = 1\n", "part.py": b"y = 1\n"})
+CHANGE = "@@ -1 +1 @@\n-x = 1\n+x = 2\n"
+UNFIT = {  # patch -> what is said of it
+    "diff --git a/old.py b/old.py\nold mode 100644\nnew mode 100755\n": (
+        "idea.patch: does not apply to old.py: it changes none of the files: make it with `diff -u`"
+    ),
+    "diff --git a/old.py b/old.py\ndeleted file mode 100644\n--- a/old.py\n+++ /dev/null\n"
+    "@@ -1 +0,0 @@\n-x = 1\n": "old.py: a patch removed it: there is nothing to run",
+    f"--- was.py\n+++ is.py\n{CHANGE}--- part.py\n+++ part.py\n{CHANGE.replace('x', 'y')}": (
+        "idea.patch: does not apply to old.py: "
+    ),
+    f"diff --git a/was.py b/was.py\n--- a/was.py\n+++ b/was.py\n{CHANGE}": (
+        "idea.patch: does not apply to old.py: "
+    ),
+}
+
+
+@pytest.mark.parametrize("patch", UNFIT)
+def test_a_patch_of_nothing_of_everything_and_of_files_that_are_not_there_is_refused(
+    patch: str, tmp_path: Path
+) -> None:
+    (tmp_path / "idea.patch").write_text(patch)
+    with pytest.raises(UserError, match=re.escape(UNFIT[patch])):
+        patched(TWO, [tmp_path / "idea.patch"])
+
+
+def test_a_patch_of_one_file_of_any_name_is_for_the_script(tmp_path: Path) -> None:
+    (tmp_path / "idea.patch").write_text(f"--- was.py\n+++ is.py\n{CHANGE}")
+    assert patched(TWO, [tmp_path / "idea.patch"]).files == {**TWO.files, "old.py": b"x = 2\n"}

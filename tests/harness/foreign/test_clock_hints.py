@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.foreign.clock_compare import compare_clocks
-from harness.foreign.clock_hints import audit
+from harness.foreign.clock_hints import audit, shown_lines
 from harness.foreign.script_events import Action, ClockPlace, ScriptEvent, Timeline
 from harness.provenance.code import Code
 
@@ -91,6 +91,18 @@ BROKEN = {
         GOOD.replace("        break\n", ""),
         (22, "saving while the clock runs"),
     ),
+    "saving before the stop of a branch that leaves": (
+        GOOD.replace(
+            "        break\n",
+            "        torch.cuda.synchronize()\n        training_ms += time.perf_counter() - t0\n        break\n",
+        ),
+        (22, "saving while the clock runs"),
+    ),
+    "saving in a loop of its own that is left": (
+        "import time\nfor step in range(9):\n    t0 = time.perf_counter()\n    for part in parts:\n"
+        "        torch.save(part)\n        break\n    ms += time.perf_counter() - t0\n",
+        (5, "saving while the clock runs"),
+    ),
     "saving before a stop behind the loop": (
         GOOD + "training_ms += time.perf_counter() - t0\n",
         (22, "saving while the clock runs"),
@@ -120,8 +132,27 @@ def test_the_ten_untimed_steps_are_told() -> None:
     assert "21: the clock starts anew at step 10: what was before is not counted" in seen(text)
 
 
+@pytest.mark.parametrize(
+    "test", ["step > 10", "warm", "f(step) == 10", "epoch == 10", "step == first", "step == 1.5"]
+)
+def test_a_clock_that_is_set_back_at_no_step_that_is_named_is_not_told(test: str) -> None:
+    text = GOOD.replace(
+        "    if step == steps:",
+        f"    if {test}:\n        t0 = time.perf_counter()\n    if step == steps:",
+    )
+    assert not any("anew" in hint for hint in seen(text))
+
+
+def test_of_many_lines_five_are_shown_each_once() -> None:
+    assert shown_lines([3, 3]) == "line 3"
+    assert shown_lines([3, 5, 3]) == "lines 3, 5"
+    assert shown_lines([1, 2, 3, 4, 5]) == "lines 1, 2, 3, 4, 5"
+    assert shown_lines([1, 2, 3, 4, 5, 6]) == "lines 1, 2, 3, 4, 5 ..."
+
+
 def test_a_script_without_a_clock_and_one_that_is_no_python_are_told_at_a_line() -> None:
     assert doubts("\nprint('step:1/1 val_loss:3')") == [(2, "t.py has no line where")]
+    assert doubts("\nt = timer.perf_counter()")[0][1] == "t.py has no line where"
     assert doubts("\n\nprint('hello')") == [(1, "t.py has no line where")]
     assert seen("#!/bin/sh\nif true; then echo; fi")[0].startswith("2: t.py is not Python")
 
@@ -140,6 +171,11 @@ SOUND = {
         "        torch.save(model)", "        model.eval()\n        torch.save(model)"
     ),
     "evaluation behind the loop": GOOD + "model.eval()\n",
+    "a clock that is imported by its name": GOOD.replace("time.perf_counter()", "perf_counter()"),
+    "a call of what a call gave is no action": GOOD.replace("= loss(model)", "= losses()(model)"),
+    "a loop beside the branch that leaves": GOOD.replace(
+        "    if step == steps:", "    for part in parts:\n        feed(part)\n    if step == steps:"
+    ),
     "sys.exit leaves as break does": GOOD.replace("        break", "        sys.exit()"),
 }
 
@@ -234,6 +270,12 @@ CLOCKS = {  # what -> OLD, NEW, the hints on NEW, and those the other way round
         [
             "28: `memmap` is paid inside the timed region here, outside it in OLD (before its first start, line 12)"
         ],
+    ),
+    "a clock in a function that nobody calls": (
+        GOOD,
+        "def begin():\n    t0 = time.perf_counter()\n" + GOOD,
+        [],
+        [],
     ),
     "the same work in a function of another name": (
         READ_BY + GOOD.replace("    approx =", "    read()\n    approx ="),

@@ -1,5 +1,6 @@
 """A second import into an experiment: what is there stays, what is new follows it, arms of other programs are told apart."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ from harness.errors import UserError
 from harness.foreign.imports import Imported, import_logs
 from harness.foreign.log_arms import ArmBy
 from harness.run.plan import Plan
+from harness.store.errors import ResultsError
 from harness.store.store import Store
-from tests.foreign_logs import first_records, late_2024, year_2025
+from tests.foreign_logs import LINE, first_records, late_2024, year_2025
 
 
 @pytest.fixture
@@ -143,3 +145,40 @@ def test_a_log_whose_code_holds_lines_like_measurements_is_counted(
     written(tmp_path, {"1.txt": late_2024(3.28), "2.txt": late_2024(3.29)})
     imported = taken(store, tmp_path, "1.txt", "2.txt", arm="A")
     assert imported.n_with_code_lines == 2
+
+
+def test_where_there_is_no_log_nothing_is_planned(store: Store, tmp_path: Path) -> None:
+    written(tmp_path, {"1.txt": "no log"})
+    imported = taken(store, tmp_path, "1.txt")
+    assert (imported.plan, imported.n_added, len(imported.refused)) == (None, 0, 1)
+    assert not (store.root / "experiments" / "x").exists()
+
+
+def test_a_log_stays_in_its_arm_and_one_of_other_steps_joins_none(
+    store: Store, tmp_path: Path
+) -> None:
+    longer = late_2024(3.30, steps=260)
+    seeded = "seed: 5\nRunning pytorch"
+    first, other = (late_2024(loss).replace("Running pytorch", seeded, 1) for loss in (3.28, 3.29))
+    between = f"{LINE}\nRunning"  # an argument that its code does not hold
+    longer = between.join((first.split(between)[0], longer.split(between)[1]))
+    written(tmp_path, {"r/1.txt": first, "moved/1.txt": first, "later/r/2.txt": longer})
+    taken(store, tmp_path, "r")
+    again = plan_of(taken(store, tmp_path, "moved", "later/r"))
+    assert [run.arm for run in again.runs] == ["r", "r (260 steps)"]
+    written(tmp_path, {"more/r/3.txt": other})
+    of_arm = taken(store, tmp_path, "moved", "more/r").seeds
+    assert {arm: [*seeds] for arm, seeds in of_arm.items()} == {"r": [5]}
+
+
+def test_a_plan_and_a_run_that_cannot_be_written_say_the_folder(
+    store: Store, tmp_path: Path
+) -> None:
+    written(tmp_path, {"1.txt": late_2024(3.28), "2.txt": late_2024(3.29)})
+    (run,) = plan_of(taken(store, tmp_path, "1.txt", arm="A")).runs
+    (store.root / "experiments" / "y").write_text("in the way")
+    with pytest.raises(ResultsError, match=re.escape(str(store.root))):
+        import_logs([tmp_path / "2.txt"], store=store, experiment="y", arm="A")
+    (store.directory(run.run_id) / "result.json").unlink()
+    with pytest.raises(ResultsError, match=re.escape(str(store.root))):
+        taken(store, tmp_path, "1.txt", arm="A")

@@ -1,10 +1,16 @@
 """A foreign experiment that the results folder knows: it goes on by its name, and sees that a script was edited."""
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from harness.errors import UserError
+from harness.foreign.experiment import load_foreign
+from harness.foreign.plan import describe_foreign, keep_code, plan_foreign, restored
+from harness.store.store import Store
 from reports.inputs.load import load
 from tests.foreign_bench import CPU, ablate, bench, commit, write
 from tests.foreign_logs import late_2024
@@ -167,3 +173,23 @@ def test_it_is_planned_by_itself(folder: Path, capsys: pytest.CaptureFixture[str
         capsys.readouterr().err
         == f"ablate: {file} has foreign trainers: plan it by itself, ablate plan {file}\n"
     )
+
+
+def test_what_is_known_does_not_go_on_without_its_data_or_the_place_of_its_script(
+    folder: Path,
+) -> None:
+    Path("tokens").mkdir()
+    Store.create(folder / "results")
+    e = load_foreign(
+        write(folder, trainer={"data": "tokens"}, changes={"x": {"args": ["--x"]}}), {}
+    )
+    keep_code(e, Store(folder / "results"))
+    plan = describe_foreign(e, plan_foreign(e), before=None, command="ablate run")
+    assert [arm.changes for arm in restored(folder / "results", plan).arms] == [(), ("x",)]
+    nowhere = tuple(replace(arm, side=None) for arm in plan.arms)
+    with pytest.raises(UserError, match=r"arm 'baseline': experiment\.json does not say where its"):
+        restored(folder / "results", replace(plan, arms=nowhere))
+    Path("tokens").rmdir()
+    said = f"foreign: arm 'baseline': its data {folder / 'tokens'} is gone: put it back, or start"
+    with pytest.raises(UserError, match=re.escape(said)):
+        restored(folder / "results", plan)

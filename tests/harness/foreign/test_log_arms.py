@@ -2,12 +2,14 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.__main__ import main
+from harness.foreign.log_arms import ArmBy, LogPlace, Program, name_arms
 from reports.inputs.load import load
 from tests.foreign_logs import LINE, SMI, late_2024, year_2025
 
@@ -243,3 +245,18 @@ def test_the_plan_of_imported_logs_keeps_the_command_that_brought_them(
     monkeypatch.setattr(sys, "argv", ["/bin/ablate", "import", "A", "--experiment", "x"])
     bring_in(capsys, "A")
     assert load("x").plan.command == "ablate import A --experiment x"
+
+
+def test_a_machine_of_which_nothing_is_known_is_told_from_one_that_is_named() -> None:
+    place = LogPlace(folder="A")
+    named = Program(code="abcdef0123", steps=8, machine=("2 GPUs", "torch 2.9"))
+    bare, other = replace(named, machine=()), replace(named, code=None, steps=9)
+    assert name_arms([(place, named), (place, bare)], ArmBy.CODE) == [
+        "A/candidate (2 GPUs, torch 2.9)",
+        "A/candidate (unknown machine)",
+    ]
+    assert name_arms([(place, named), (place, other)], ArmBy.CODE) == [
+        "A/candidate (code abcdef, 8 steps)",
+        "A/candidate (without code, 9 steps)",
+    ]
+    assert name_arms([(place, named), (place, named)], ArmBy.CODE) == ["A", "A"]

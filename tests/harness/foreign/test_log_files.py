@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.foreign import log_code
 from harness.foreign.log_lines import LogError
 from harness.foreign.log_runs import read_logs, runs_of
 from harness.run.code import CODE_LIMIT
@@ -183,3 +184,24 @@ def test_a_whole_log_without_a_head_is_a_run_unless_a_line_of_bars_follows_it() 
     for between, losses in (("", [3.2775, 3.4]), ("=" * 100 + "\n", [3.4])):
         lines = f"{sample}{between}{own}".encode().splitlines(keepends=True)
         assert [run.reading.final().val_loss for run in runs_of(lines)] == losses
+
+
+def test_code_behind_a_whole_run_is_no_run() -> None:
+    text = f"{late_2024(3.28)}import os\n"
+    assert [run.reading.final().val_loss for run in runs_of(text.encode().splitlines(True))] == [
+        3.28
+    ]
+
+
+def test_a_script_is_looked_for_in_so_many_lines_of_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, late_2024(3.28))
+    found = log_code.program_in(path)
+    assert found is not None and found.script.startswith(b"import os\nimport sys\n")
+    head, _, _ = path.read_text().partition(f"\n{LINE}\nRunning")
+    before = head.count("\n") + 2  # with the line of bars that ends it
+    monkeypatch.setattr(log_code, "MOST_LINES", before - 1)
+    assert log_code.program_in(path) == found
+    monkeypatch.setattr(log_code, "MOST_LINES", before - 2)
+    assert log_code.program_in(path) is None

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from harness.foreign.log_facts import LogFacts, machine_words
-from harness.foreign.log_lines import LogError, loss_of, number_of, shape_of
+from harness.foreign.log_lines import LogError, loss_of, number_of, read_point, shape_of
 from harness.foreign.printed import printed_losses
 from tests.foreign_logs import SMI
 
@@ -75,3 +77,14 @@ def test_the_shape_of_a_line_is_that_of_what_stands_behind_its_first_word() -> N
     assert shape is not None and shape.words == (b"val_loss", b"train_time")
     assert shape.has_unit and shape.n_decimals == 0
     assert shape_of(b"step:1/2 val_loss:3.28 done") is None
+
+
+def test_a_time_is_zero_or_above_and_one_that_is_none_yet_is_unknown() -> None:
+    def time_of(text: bytes) -> float | None:
+        point = read_point(b"step:8/8 val_loss:3.3 train_time:%bms step_avg:1ms" % text)
+        assert point is not None
+        return point.train_time_s
+
+    assert (time_of(b"0"), time_of(b"1500"), time_of(b"nan")) == (0.0, 1.5, None)
+    with pytest.raises(LogError, match="the time '-1' is below zero"):
+        time_of(b"-1")

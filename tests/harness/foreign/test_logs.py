@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.foreign import logs as logs_module
 from harness.foreign.log_lines import LINE_FORMATS, LINE_LIMIT, LogError, read_point
 from harness.foreign.logs import Reading
 from tests.foreign_logs import ERAS, LINE, first_records, late_2024, read_log, year_2025
@@ -332,3 +333,19 @@ def test_what_is_kept_of_a_log_has_every_measurement_in_the_order_of_its_steps(
         {"kind": "val", "step": 4, "val_loss": 5.0, "train_time_s": 0.04},
         {"kind": "val", "step": 8, "val_loss": 3.3, "train_time_s": 0.08},
     ]
+
+
+def test_a_progress_bar_that_draws_over_its_line_hides_no_measurement() -> None:
+    reading = Reading()
+    point = reading.feed(b"  9%|#  |\r 10%|## |\rstep:4/8 val_loss:5.0 train_time:40ms\r\n")
+    assert point is not None and (point.step, point.loss) == (4, 5.0)
+
+
+def test_more_points_than_can_be_kept_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs_module, "MAX_LOG_POINTS", 2)
+    reading = Reading()
+    for step in (0, 4):
+        reading.feed(b"step:%d/8 val_loss:5.0\n" % step)
+    assert reading.problem is None
+    reading.feed(b"step:8/8 val_loss:5.0\n")
+    assert reading.problem == "it has more than 2 points"

@@ -7,12 +7,19 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.foreign import trainer
+from harness.foreign import own_logs, trainer
 from harness.foreign.failure import FailureReason
 from harness.foreign.own_lines import OwnReading
-from harness.foreign.own_logs import OwnLogs, check_pattern, own_files, set_aside_own_logs
+from harness.foreign.own_logs import (
+    OwnLogs,
+    check_pattern,
+    keep_own_logs,
+    own_files,
+    set_aside_own_logs,
+)
 from harness.run.read import read_lines
 from harness.run.readings import OwnMetric, Readings
+from harness.store.errors import ResultsError
 from reports.inputs.load import load
 from tests.foreign_bench import CPU, ablate, bench, statuses, write
 
@@ -280,3 +287,68 @@ def test_own_logs_of_an_attempt_before_are_kept_with_that_attempt(tmp_path: Path
     assert {p.name: p.read_text() for p in kept.iterdir()} == {
         name: name for name in ("own-a.txt", "own-b.txt")
     }
+
+
+def test_a_line_without_an_end_is_given_once_it_is_longer_than_a_line_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_logs, "LINE_LIMIT", 8)
+    monkeypatch.setattr(own_logs, "CHUNK", 8)
+    (tmp_path / "a.txt").write_bytes(b"12345678" + b"abcdefgh" + b"x\nend")
+    logs = OwnLogs(tmp_path, "*.txt")
+    assert [line for _, some in logs.fresh() for line in some] == [b"12345678", b"x"]
+    assert list(logs.fresh(at_end=True)) == [("a.txt", [b"end"])]
+
+
+class Kept:
+    """What is kept of a run, and told in its log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run, self.store = folder / "run", SimpleNamespace(root=folder / "results")
+        self.told: list[str] = []
+        self.mine = True
+        self.run.mkdir()
+        (folder / "copy/logs").mkdir(parents=True)
+
+    def log(self, text: str) -> None:
+        self.told.append(text)
+
+    def still_mine(self) -> bool:
+        return self.mine
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.run.iterdir())
+
+
+def test_so_many_files_are_kept_and_one_that_cannot_be_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_logs, "MAX_FILES", 2)
+    found = [f"logs/{name}.txt" for name in ("a", "b", "c", "d")]
+    out: Any = Kept(tmp_path)
+    for name in ("a", "c", "d"):
+        (tmp_path / f"copy/logs/{name}.txt").write_text(name)
+    monkeypatch.setattr(own_logs, "own_files", lambda copy, pattern: found)
+    keep_own_logs(tmp_path / "copy", None, out)
+    assert out.names() == ["own-logs-a.txt", "own-logs-c.txt"]
+    assert out.told == [
+        "logs/b.txt cannot be read (No such file or directory): it is not kept",
+        "logs/d.txt and later files are not kept: 2 files of a run are",
+    ]
+
+
+def test_no_log_is_kept_of_a_run_that_was_taken_over_or_where_none_can_be_written(
+    tmp_path: Path,
+) -> None:
+    out: Any = Kept(tmp_path)
+    (tmp_path / "copy/logs/a.txt").write_text("a")
+    (tmp_path / "copy/b.txt").write_text("b")
+    out.mine = False
+    keep_own_logs(tmp_path / "copy", "*.txt", out)
+    assert out.names() == []
+    out.mine = True
+    keep_own_logs(tmp_path / "copy", "*.txt", out)
+    assert out.names() == ["own-b.txt", "own-logs-a.txt"]
+    out.run = tmp_path / "gone"
+    with pytest.raises(ResultsError, match=str(tmp_path / "results")):
+        keep_own_logs(tmp_path / "copy", None, out)

@@ -15,13 +15,14 @@ from scipy import stats
 from harness.cli.ab_options import AbOptions
 from harness.cli.ab_pool import borrowing
 from harness.foreign import pool as pool_module
-from harness.foreign.pool import earlier_runs, node_class
+from harness.foreign.pool import at_every_seed, borrowable, earlier_runs, node_class
 from harness.run.ledger import read_ledger
 from reports.inputs.load import load
 from reports.page.write import write_report
 from reports.stats.pool import drift_p
 from reports.verify.verify import verify
 from tests.foreign_bench import CPU, ablate, bench
+from tests.one_run import SPEC
 from tests.proof.__main__ import written_rows
 from tests.proof.pool import AGREE, BOTH_RUNS, FRESH, POOLED_RUNS, WITHOUT
 
@@ -179,3 +180,38 @@ def test_a_pool_of_20_has_the_same_power_from_at_most_three_fifths_of_the_runs()
     power = {row.kind: row.power for row in written_rows() if row.power is not None}
     assert power[AGREE[1]] >= power[WITHOUT]
     assert POOLED_RUNS + FRESH <= 0.6 * 2 * BOTH_RUNS
+
+
+def test_runs_of_a_script_with_a_seed_are_two_of_each_and_of_another_numbered() -> None:
+    seeded = itertools.islice(at_every_seed(SPEC, seeded=True), 5)
+    assert [(s.seed, s.replicate) for s in seeded] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
+    bare = itertools.islice(at_every_seed(SPEC, seeded=False), 3)
+    assert [(s.seed, s.replicate) for s in bare] == [(3, 0), (3, 1), (3, 2)]
+
+
+def test_runs_of_this_experiment_of_another_node_and_of_no_known_node_are_not_borrowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = {"cpu": "this one"}
+    told = {"a": here, "b": {"cpu": "another"}, "c": here, "own": here}
+    for name, environment in told.items():
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "environment.json").write_text(json.dumps(environment))
+    (tmp_path / "runs/c/environment.json").write_text("{")
+    runs = [SimpleNamespace(spec=SimpleNamespace(run_id=name)) for name in told]
+    known = SimpleNamespace(to_json=lambda: here)
+    monkeypatch.setattr(pool_module, "describe_environment", lambda: known)
+    monkeypatch.setattr(pool_module, "earlier_runs", lambda *_: runs)
+    made = [
+        SimpleNamespace(run_id="own", borrowed=False),
+        SimpleNamespace(run_id="a", borrowed=True),
+    ]
+    plan: Any = SimpleNamespace(runs=made)
+
+    def names(seeded: bool, plan: Any) -> list[str]:
+        e: Any = Seen(SimpleNamespace(trainer=SimpleNamespace(seeded=seeded)))
+        return [run.spec.run_id for run in borrowable(e, tmp_path, plan)]
+
+    assert names(False, plan) == ["a"]
+    assert names(False, None) == ["a", "own"]
+    assert names(True, plan) == []

@@ -5,24 +5,27 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.errors import UserError
 from harness.foreign import runner as runner_module
-from harness.foreign.runner import ScriptTrainer, check_gpus
+from harness.foreign.runner import TAKEN, ScriptTrainer, check_gpus
 from harness.node.slots import Node, Slot
 from harness.provenance.code import Code
 from harness.provenance.lock import environment_lock
 from harness.run.attempts import read_attempts
+from harness.run.disturbed import disturbed_words
 from harness.run.foreign import TrainerLimits
 from harness.run.measured import ForeignMarks, Measured
+from harness.run.results import read_result
 from harness.run.spec import Outcome, PlannedRun
 from harness.runner import local as local_module
 from harness.runner.executor import ExecutorOptions, RunEnded
 from harness.runner.local import Runner
-from harness.store.attempt import claim
+from harness.store.attempt import RunWriter, TakenOverError, claim
 from harness.store.store import Store
 from tests.one_run import SPEC
 
@@ -183,3 +186,82 @@ def test_a_slot_of_a_script_is_given_back_and_nothing_waits_on_it() -> None:
     assert not maker.alive() and not maker.is_like(maker)
     with pytest.raises(UserError, match="has one node"):
         maker.start()
+
+
+def test_what_a_script_reads_and_what_is_kept_of_it_goes_to_other_nodes() -> None:
+    spec = replace(SPEC, config={"trainer": {**ASKED, "data": {"data": "/d", "b.bin": "/b"}}})
+    trainer = ScriptTrainer()
+    assert trainer.data(spec) == ("/d", "/b")
+    assert trainer.kept(spec) == (f"code/{'a' * 16}.zip", f"environments/{'b' * 16}.json")
+    assert trainer.corpora(spec) == ()
+    assert trainer.modules == ("harness.foreign.runner",)
+
+
+class Stood:
+    """A clock that stood still for as long as it is told."""
+
+    def __init__(self, seconds: float) -> None:
+        self.stood = seconds
+
+    def __enter__(self) -> "Stood":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def seconds(self, _: None) -> float:
+        return self.stood
+
+
+@pytest.mark.parametrize("seconds", [0.0, 9.4])
+def test_a_run_whose_machine_stood_still_says_so(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    monkeypatch.setattr(runner_module, "Stalls", lambda: Stood(seconds))
+    runner = bench.runner([WELL])
+    run_id = runner.todo[0].spec.run_id
+    runner.run()
+    result = read_result(bench.store.directory(run_id))
+    assert result is not None
+    words = disturbed_words(result.disturbed)
+    assert words == ("its time is disturbed: it stood still for 9 s" if seconds else None)
+
+
+@pytest.mark.parametrize("lost", ["result", "error"])
+def test_a_run_that_another_runner_took_over_is_not_told_as_this_ones(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    runner = bench.runner([WELL])
+    asked = runner.todo[0].spec
+    run: Any = SimpleNamespace(
+        store=bench.store, spec=asked, job="job", stop=lambda: None, moved={}
+    )
+
+    def finish(self: RunWriter, outcome: Outcome) -> bool:
+        if lost == "error":
+            raise TakenOverError
+        return False
+
+    monkeypatch.setattr(RunWriter, "finish", finish)
+    assert bench.trainer.maker(asked, Slot(held=())).make(run) == TAKEN
+    assert claim(bench.store, asked) is not None, "its claim is let go"
+
+
+def test_a_warm_up_that_fails_is_told_and_its_runs_begin_all_the_same(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(runner_module, "warm_mark", lambda spec: tmp_path / "warm")
+    monkeypatch.setattr(runner_module, "compiles", lambda code: True)
+    runner = bench.runner([ended("failed", "no nvcc"), WELL])
+    runner.options = replace(runner.options, trainer=replace(bench.trainer, warm_up=True))
+    runner.run()
+    assert bench.statuses() == [(0, "finished", None)] and bench.order == [0, 0]
+    assert (tmp_path / "warm").exists()
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("x.sh")]
+    assert said == [
+        "x.sh: a warm-up run, for its kernels: it is discarded",
+        "x.sh: its warm-up run failed: no nvcc",
+    ]

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from harness.errors import UserError
 from harness.foreign import trainer as trainer_module
 from harness.foreign.clean_copy import copy_of, environment_of
 from harness.foreign.command import ForeignTrainer
 from harness.foreign.log_lines import LINE_LIMIT
-from harness.foreign.trainer import line_batches, train
+from harness.foreign.trainer import TrainerWatch, line_batches, train
 from harness.node.slots import Slot
 from harness.provenance.code import Code
 from harness.run.foreign import TrainerLimits
@@ -23,6 +24,7 @@ from harness.run.read import read_lines
 from harness.run.readings import OwnMetric, Readings
 from harness.run.spec import Outcome, RunSpec
 from harness.store.attempt import RunWriter, claim
+from harness.store.errors import ResultsError
 from harness.store.store import Store
 from tests.fake_matrix import wait_for
 from tests.one_run import SPEC
@@ -280,3 +282,63 @@ def test_as_much_output_as_the_limit_allows_is_not_too_much(bench: Bench) -> Non
         assert bench.run(says(FIRST, LAST), limits=limits).status == status
         assert bench.out is not None
         bench.out.release()
+
+
+# ---------------------------------------------------------------- told to go, before we hear of it
+
+
+class Clock:
+    """A clock that goes as it is waited for; after so many waits the signal comes."""
+
+    def __init__(self, n_waits: int) -> None:
+        self.now, self.waits, self.n_waits = 0.0, 0, n_waits
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.waits += 1
+
+    def stop(self) -> str | None:
+        return "preempted" if self.waits == self.n_waits else None
+
+
+TERM = "kill -TERM $$\n"
+TOLD = {  # script -> waits before we are told, and how the run ended
+    TERM: (3, "preempted", "stopped by a signal"),
+    "echo 'rank 1 got signal: 15'; exit 1": (3, "preempted", "stopped by a signal"),
+    f"{TERM} # nobody tells": (99, "failed", "its command was killed by signal 15"),
+    "echo 'it failed'; exit 3": (1, "failed", "its command ended with exit code 3: it failed"),
+}
+
+
+@pytest.mark.parametrize("script", TOLD)
+def test_a_command_that_a_signal_ended_waits_for_ours(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    n_waits, status, reason = TOLD[script]
+    clock = Clock(n_waits)
+    monkeypatch.setattr(trainer_module, "time", clock)
+    monkeypatch.setattr(trainer_module, "POLL_S", 0.5)
+    outcome = bench.run(script, stop=clock.stop)
+    assert (outcome.status, outcome.reason) == (status, reason)
+    waited = {"preempted": 3, "failed": 4 if TERM in script else 0}
+    assert clock.waits == waited[status], "as long as a cluster may take to tell us, two seconds"
+
+
+def test_what_cannot_be_kept_of_a_run_ends_it_and_a_folder_that_fails_ends_all(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def follow(self: TrainerWatch, *_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(TrainerWatch, "follow", follow)
+    error: UserError = UserError("it measured too much")
+    outcome = bench.run(says(FIRST, then="sleep 60"))
+    assert (outcome.status, outcome.reason) == ("failed", "it measured too much")
+    assert bench.out is not None
+    bench.out.release()
+    error = ResultsError(bench.store.root, OSError(28, "No space left on device"))
+    with pytest.raises(ResultsError):
+        bench.run(says(FIRST))

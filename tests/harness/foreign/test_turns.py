@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.foreign.arm import edited_since
 from harness.foreign.experiment import ForeignExperiment, load_foreign
 from harness.foreign.plan import describe_foreign, plan_foreign
 from harness.foreign.turns import blocks_before, with_blocks
@@ -93,3 +94,11 @@ def test_a_plan_of_our_own_trainer_lends_no_blocks(experiment: ForeignExperiment
     made = describe_foreign(planned, plan_foreign(planned), before=None, command="ablate run")
     save_plan(Path("results"), replace(made, foreign=False))
     assert blocks_before(experiment, Path("results")) == ()
+
+
+def test_arms_whose_script_was_edited_or_is_gone_are_named(experiment: ForeignExperiment) -> None:
+    assert edited_since(experiment.arms) == ()
+    Path("old.py").write_text("edited = True\n")
+    assert edited_since(experiment.arms) == ("baseline",)
+    Path("new.py").unlink()
+    assert edited_since(experiment.arms) == ("baseline", "new")

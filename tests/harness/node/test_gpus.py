@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness.errors import UserError
 from harness.node import gpus
 from harness.run.measured import Measured
 from harness.run.read import read_lines
@@ -224,3 +225,21 @@ def test_the_drivers_tool_is_asked_once_in_a_process(
         * 3
     )
     assert asked.read_text() == "x\n"
+
+
+def test_a_run_that_holds_as_many_readings_as_it_may_says_so() -> None:
+    row = gpus.GpuReading(
+        gpu="0", sm_mhz=1, memory_mhz=1, power_w=1.0, temperature_c=1, throttle=[]
+    )
+    written: list[Any] = []
+
+    def write(reading: gpus.GpuReading) -> None:
+        if written:
+            raise UserError("no more rows than 1")
+        written.append(reading)
+
+    with gpus.Sampler(write, read=lambda: [row, row], every_s=0.0) as sampler:
+        pass
+    told = sampler.summary()
+    assert told is not None and sampler.thread is None, "nothing more is read"
+    assert (len(written), told.readings, told.unread) == (1, 2, "no more rows than 1")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from ctypes import POINTER, c_int, c_uint, c_ulonglong, c_void_p
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -105,3 +106,26 @@ def test_a_driver_that_fails_costs_the_run_nothing(monkeypatch: pytest.MonkeyPat
         found.thread.join()  # ends by itself
     assert found.words() == []
     assert gpus.visible() == ["0"]
+
+
+def test_a_driver_that_cannot_tell_tells_of_no_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    old = driver_with({7: 99})
+    del old.nvmlDeviceGetProcessUtilization
+    monkeypatch.setattr(load, "nvml", lambda: old)
+    assert load.read_busy(0) == set()
+
+
+def test_another_users_process_is_foreign_and_one_that_is_gone_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def content(path: Path) -> bytes:
+        if path.parent.name == "7":
+            raise PermissionError(path)
+        if path.parent.name == "8":
+            raise FileNotFoundError(path)
+        return f"A=1\0{load.MARK}={path.parent.name}\0B=2\0".encode()
+
+    monkeypatch.setattr(Path, "read_bytes", content)
+    monkeypatch.setenv(load.MARK, "9")
+    assert [load.is_foreign(pid) for pid in (7, 8, 9, 99)] == [True, False, False, True]

@@ -4,10 +4,14 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.errors import UserError
+from harness.provenance import git, launches
 from harness.provenance import machine as provenance
+from harness.provenance.git import run_git
 from harness.provenance.lock import environment_lock
 from harness.provenance.machine import describe_environment
 from harness.provenance.redact import redact
@@ -270,3 +274,35 @@ def test_a_secret_asked_of_a_foreign_trainer_is_refused_without_saying_it(
 def test_a_name_that_ends_in_key_in_capitals_is_a_secrets(name: str) -> None:
     assert redact(f"{name}=abcdefgh1234") == f"{name}=[redacted]"
     assert redact("MONKEY=abcdefgh1234") == "MONKEY=abcdefgh1234"
+
+
+def test_a_git_that_hangs_is_one_line_and_no_run_fails_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def hangs(command: list[str], *, timeout: float, **_: Any) -> None:
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(subprocess, "run", hangs)
+    with pytest.raises(UserError) as refused:
+        run_git(tmp_path, "status")
+    assert str(refused.value) == f"{tmp_path}: git status did not end in {git.TIMEOUT_S} s"
+    provenance.working_diff.cache_clear()
+    assert provenance.working_diff() == ""
+    provenance.working_diff.cache_clear()
+
+
+def test_a_key_can_be_kept_where_a_folder_can_be_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "not" / "yet"))
+    assert launches.can_keep_key() and not (tmp_path / "not").exists()
+    (tmp_path / "file").write_text("in the way of a folder")
+    (tmp_path / "file").chmod(0o755)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    assert not launches.can_keep_key()
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    assert not launches.can_keep_key() and launches.mark_of("x") is None

@@ -2,7 +2,7 @@
 
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +17,13 @@ from harness.push.remote import RemotePlace
 from harness.push.send import LAST_TRIES, Sender
 from harness.push.ssh import SshFiles
 from harness.push.url import UrlFiles
+from harness.run.ledger import add_rows
 from harness.run.results import read_result
 from harness.store.merge import Merged, what_is_wrong
 from harness.store.plans import read_plan, save_plan
 from harness.store.store import Store
 from tests.fake_matrix import Matrix
+from tests.harness.run.test_ledger import a_look
 
 REFUSED = {
     "": "is no place to send runs to",
@@ -362,3 +364,54 @@ def test_a_loss_is_the_same_there_as_here(tmp_path: Path) -> None:
         assert ours is not None
         assert theirs is not None
         assert ours.content == theirs.content
+
+
+class Box:
+    """A folder elsewhere that takes everything, but for runs at which somebody works."""
+
+    name = "box"
+
+    def __init__(self, *busy: str) -> None:
+        self.busy, self.taken = busy, list[str]()
+
+    def open(self) -> None: ...
+
+    connect = open
+
+    def fitting(self, *patterns: str) -> list[str]:
+        return []
+
+    def get(self, names: Sequence[str], into: Path) -> None: ...
+
+    def put(self, root: Path, names: Sequence[str]) -> None:
+        assert all((root / name).is_file() for name in names)
+        self.taken += names
+
+    def put_runs(self, runs: Path, files: Mapping[str, Sequence[str]]) -> list[str]:
+        return [run_id for run_id in files if run_id in self.busy]
+
+    def set_aside(self, run_id: str) -> None: ...
+
+
+def test_a_run_at_which_somebody_works_there_is_told_and_what_was_looked_at_goes_along(
+    tmp_path: Path,
+) -> None:
+    store = made(tmp_path / "here", 1)
+    one, other = sorted(of(store))
+    box = Box(one)
+    sent = RemotePlace(box).send(store, [one, other])
+    assert sent.copied == [other]
+    assert sent.problems == [f"{one}: somebody makes this run there: not replaced"]
+    box.taken.clear()
+    add_rows(store.root, [a_look().to_json()])
+    RemotePlace(box).send_plans(store)
+    assert "experiments/fake/experiment.json" in box.taken
+    assert box.taken[-1] == "ledger.jsonl"
+
+
+def test_a_link_in_the_place_of_a_folder_of_runs_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/runs").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PushError, match="links in a results folder are not followed"):
+        FolderPlace(tmp_path / "there").runs()

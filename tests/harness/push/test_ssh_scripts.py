@@ -1,10 +1,14 @@
 """What the shell of another machine is told, by a shell of this one: an `ssh` and an `rsync` of a few lines stand for the real ones."""
 
 import shlex
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from harness.push import ssh
 from harness.push.errors import PushError
 from harness.push.ssh import SshFiles
 
@@ -160,3 +164,42 @@ def test_the_first_line_of_rsync_says_what_was_wrong(
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     with pytest.raises(PushError, match=r"^rsync is not installed here$"):
         files.open()
+
+
+def test_a_connection_is_shared_and_made_again_where_it_is_lost(
+    there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    lives: list[int | None] = [None]
+
+    def popen(command: list[str], **_: Any) -> Any:
+        started.append(command)
+        return SimpleNamespace(poll=lambda: lives[0])
+
+    files = files_of(there)
+    files.open()
+    shell = list(files.shell)
+    faked = SimpleNamespace(**{**vars(subprocess), "Popen": popen})
+    monkeypatch.setattr(ssh, "subprocess", faked)
+    monkeypatch.setattr(ssh.tempfile, "mkdtemp", lambda prefix: str(tmp_path / "shared"))
+    here = tmp_path / "runs"
+    files.put_runs(here, run_here(here, "a"))
+    assert started == [], "nobody asked for one"
+    for _ in range(2):
+        files.connect()
+    own = [*shell, "-S", f"{tmp_path}/shared/ssh"]
+    assert files.shell == own and started == [[*own, "-M", "box", "cat"]]
+    lives[0] = 255
+    files.put_runs(here, run_here(here, "b"))
+    assert files.shell == own and len(started) == 2 and started[0] == started[1]
+
+
+def test_a_machine_that_does_not_answer_in_time_is_one_line(
+    there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = program(tmp_path, "hangs", "#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setenv("RSYNC_RSH", str(hangs))
+    monkeypatch.setattr(ssh, "LISTING_S", 0.05)
+    with pytest.raises(PushError) as error:
+        files_of(there).fitting("*")
+    assert str(error.value) == f"{hangs} did not end within 0.05 s"

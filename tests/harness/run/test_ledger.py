@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,16 @@ def test_ten_thousand_results_are_read_in_no_time(tmp_path: Path) -> None:
     assert len(look.results) == 10_000
     assert took_s < 0.5, took_s  # a tenth of the status of so many runs, on a slow machine
     print(took_s)
+
+
+def test_a_line_that_a_full_disk_cuts_is_an_error_and_spoils_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_all = os.write
+    monkeypatch.setattr(os, "write", lambda file, content: write_all(file, content[:-9]))
+    with pytest.raises(OSError, match="No space left on device"):
+        add_rows(tmp_path, [a_look().to_json()])
+    monkeypatch.undo()
+    add_rows(tmp_path, [a_look("other").to_json()])
+    ledger = read_ledger(tmp_path)
+    assert (ledger.looks, ledger.n_passed_over) == ((a_look("other"),), 1)

@@ -226,3 +226,8 @@ def test_a_file_is_read_again_only_where_it_may_have_changed(tmp_path: Path) -> 
         touched = Shard(path=path, facts=(*now[:3], now[3] + later), sha256="of other bytes")
         assert touched.changed()
         assert not replace(touched, sha256=file_digest(path)).changed()
+    gone = tmp_path / "gone.bin"
+    assert facts_of(str(gone)) is None
+    assert Shard(path=gone, facts=now, sha256=None).changed()
+    assert Shard(path=path, facts=None, sha256=None).changed()
+    assert not Shard(path=gone, facts=None, sha256=None).changed()

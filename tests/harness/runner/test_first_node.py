@@ -1,14 +1,17 @@
 """Groups on several nodes meet at a port that nobody else can take, here two nodes on one machine."""
 
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from torch.distributed import TCPStore
 
 from harness.node.slots import Slot
 from harness.run.read import read_json
+from harness.runner import first_node
 from harness.runner.process import Group, Invitation, Worker
 from tests.fake_matrix import wait_for
 
@@ -81,3 +84,29 @@ def test_a_further_node_is_told_no_port_to_bind() -> None:
     assert arguments[:2] == ["-m", "torch.distributed.run"]
     assert arguments[arguments.index("--master-port") + 1] == "4321"
     assert arguments[arguments.index("--node-rank") + 1] == "1"
+
+
+def test_the_first_node_tells_the_port_that_it_holds_and_starts_its_group_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "meeting.json"
+    started_with: list[str] = []
+
+    def torchrun(arguments: list[str]) -> None:
+        assert read_json(file) is not None, "the others know where before it waits for them"
+        started_with.extend(arguments)
+
+    monkeypatch.setattr(sys, "argv", ["first_node", str(file), "127.0.0.1", "--nnodes", "2"])
+    monkeypatch.setattr(first_node, "torchrun", torchrun)
+    held = []
+    listen = first_node.listen
+    monkeypatch.setattr(
+        first_node, "listen", lambda address: held.append(listen(address)) or held[0]
+    )
+    first_node.main()
+    at = f"127.0.0.1:{held[0].port}"
+    assert read_json(file) == {"at": at} and not can_bind(at)
+    assert held[0].port > 1023, "of the system's choice"
+    port = ["--master-addr", "127.0.0.1", "--master-port", str(held[0].port)]
+    assert started_with == [*port, "--nnodes", "2"]
+    TCPStore("127.0.0.1", held[0].port, is_master=True, multi_tenant=True, wait_for_workers=False)

@@ -21,7 +21,7 @@ from harness.provenance.source import source_of
 from harness.run.read import read_lines
 from harness.run.spec import Outcome, PlannedRun
 from harness.runner import execute as executing
-from harness.runner import trainers
+from harness.runner import kernels, trainers
 from harness.runner.execute import START_S, Execution, execute
 from harness.runner.executor import ExecutorOptions, stop_signals
 from harness.runner.kernels import kernel_cache, kernel_folder
@@ -217,12 +217,16 @@ class DyingWorker(ScriptedWorker):
     """Its process ends when the script does; what it last said may be anything, as may what a rank left."""
 
     by_rank: str | None = None
+    status = "failed"  # that the rank left
+    begins = True
 
     def event(self, timeout_s: float) -> WorkerEvent | None:
+        if not self.begins:
+            return WorkerEvent(status="died", reason="killed at its start")
         self.out = claim(self.store, SPEC, token=self.token)
         assert self.out is not None
         if self.by_rank is not None:
-            told = {"status": "failed", "reason": self.by_rank}
+            told = {"status": self.status, "reason": self.by_rank}
             (self.out.folder / "rank1.json").write_text(json.dumps(told))
         owner = (self.out.folder / "owner.json").read_text()
         self.out.release()
@@ -245,6 +249,43 @@ def test_what_the_dead_said_is_noted_and_told_without_secrets(
     for reason in (event.reason, *(r["reason"] for r in ends)):
         assert reason.startswith(begins)
         assert leaks(reason) == []
+
+
+def test_a_rank_that_ran_out_of_memory_is_no_death_and_a_worker_that_never_claimed_says_why(
+    store: Store,
+) -> None:
+    full, young = DyingWorker(store, []), DyingWorker(store, [])
+    full.by_rank, full.status = "rank 1: CUDA out of memory", "oom"
+    young.begins = False
+    run = Execution(spec=SPEC, store=store, command="", limits=RunLimits(deaths=2))
+    event = execute(full, run)  # type: ignore[arg-type]
+    assert (event.status, event.reason, event.died) == ("oom", full.by_rank, False)
+    [end] = [r for r in read_lines(store.directory(SPEC.run_id) / "attempts.jsonl") if "ended" in r]
+    assert (end["status"], full.requests) == ("oom", 1)
+    event = execute(young, run)  # type: ignore[arg-type]
+    assert (event.status, event.reason, event.died) == ("failed", "killed at its start", True)
+    assert young.requests == 3
+
+
+def test_a_turn_to_compile_is_waited_for_only_where_there_are_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[OSError] = [BlockingIOError(), BlockingIOError(), OSError(errno.ENOLCK, "none")]
+    looks: list[int] = []
+
+    def flock(*_: object) -> None:
+        raise answers.pop(0)
+
+    def look() -> bool:
+        looks.append(len(answers))
+        return True
+
+    monkeypatch.setattr(kernels.fcntl, "flock", flock)
+    turn = kernels.TurnToCompile(tmp_path / "mark")
+    turn.wait(look)
+    assert looks == [3, 2, 1] and turn.file is not None
+    turn.release()
+    assert turn.file is None
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from harness.run.metrics import Validation
 from harness.run.read import read_lines
+from harness.run.spec import Outcome
 from harness.store import attempt
 from harness.store.attempt import claim
 from harness.store.claims import DEAD_AFTER_S, LONGEST_LIMIT_S, owner_of
 from harness.store.store import Store
-from tests.one_run import DONE, SPEC, claimed
+from tests.one_run import DONE, SPEC, claimed, finish
 from tests.planted_secrets import PLANTED, leaks
 
 
@@ -132,3 +134,56 @@ def test_an_owner_may_be_silent_as_long_as_it_says_within_a_day(
     last_sign = owner.stat().st_mtime
     assert owner_of(out.folder, last_sign + silence_s - 0.1) is not None
     assert owner_of(out.folder, last_sign + silence_s + 0.1) is None
+
+
+def test_a_result_that_another_wrote_first_stands_and_a_lost_curve_gives_none(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def first(*_: object, **__: object) -> None:
+        raise FileExistsError
+
+    out = claimed(store)
+    out.describe({"host": "here"})
+    out.metric(Validation(step=10, val_loss=1.5, train_time_s=1.0))
+    monkeypatch.setattr(attempt, "write_new", first)
+    assert not out.finish(DONE)
+    assert [row for row in read_lines(out.run / "attempts.jsonl") if "status" in row] == []
+    monkeypatch.undo()
+    again = claimed(store)
+    again.describe({"host": "here"})
+    os.unlink(again.run / "metrics.jsonl")
+    assert not again.finish(DONE)
+
+
+def test_what_an_attempt_began_goes_and_of_several_the_last_one_stays_known(store: Store) -> None:
+    claimed(store).finish(Outcome(status="failed"))
+    out = claimed(store)
+    (out.folder / "of a rank").mkdir()
+    (out.folder / "rank1.json").write_text("{}")
+    (out.run / ".half").write_text("cut by a kill")
+    out.release()
+    again = claimed(store)
+    assert not (again.run / ".half").exists()
+    (again.folder / "of a rank").mkdir()
+    (again.folder / "rank1.json").write_text("{}")
+    finish(again)
+    assert os.listdir(again.folder) == []
+    assert again.folder.name == "3"
+
+
+@pytest.mark.parametrize("moved", ["set aside", "taken over"])
+def test_a_run_that_goes_to_another_while_it_is_claimed_is_not_ours(
+    store: Store, monkeypatch: pytest.MonkeyPatch, moved: str
+) -> None:
+    take = attempt.take
+
+    def late(run: Path, **how: Any) -> int | None:
+        if moved == "set aside":
+            raise FileNotFoundError(run)
+        n = take(run, **how)
+        of_another(run / "attempts" / str(n) / "owner.json", mark="another's")
+        return n
+
+    monkeypatch.setattr(attempt, "take", late)
+    assert claim(store, SPEC) is None
+    assert not (store.directory(SPEC.run_id) / "config.yaml").exists()

@@ -1,5 +1,6 @@
 """A run has one owner at a time: alive owners keep it, dead ones lose it, whatever clocks and file systems do."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from harness.errors import UserError
 from harness.run.attempts import read_attempts
 from harness.run.digests import short_digest
 from harness.run.metrics import Validation
@@ -21,7 +23,14 @@ from harness.run.results import read_result
 from harness.run.spec import Outcome, RunSpec
 from harness.store import claims
 from harness.store.attempt import claim
-from harness.store.claims import DEAD_AFTER_S, attempt_with, owner_of, told_by_ranks
+from harness.store.claims import (
+    DEAD_AFTER_S,
+    LONGEST_LIMIT_S,
+    attempt_with,
+    dead_after_s,
+    owner_of,
+    told_by_ranks,
+)
 from harness.store.clean import KINDS
 from harness.store.errors import ResultsError
 from harness.store.store import Store
@@ -351,3 +360,85 @@ def test_runs_that_were_done_again_may_go_once_they_are_over(store: Store) -> No
     assert may_go("reruns", store) == []
     finish(out)
     assert may_go("reruns", store) == [again.directory(SPEC.run_id)]
+
+
+@pytest.mark.parametrize("text", ["x", "0", "-1", "nan", f"{LONGEST_LIMIT_S + 1}"])
+def test_the_silence_of_an_environment_is_above_zero_and_at_most_a_day(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for said, limit in (("", DEAD_AFTER_S), ("7.5", 7.5), (f"{LONGEST_LIMIT_S}", LONGEST_LIMIT_S)):
+        monkeypatch.setenv("ABLATE_DEAD_AFTER_S", said)
+        assert dead_after_s() == limit
+    monkeypatch.setenv("ABLATE_DEAD_AFTER_S", text)
+    with pytest.raises(UserError, match=f"ABLATE_DEAD_AFTER_S={text}: must be a number of seconds"):
+        dead_after_s()
+
+
+def test_on_a_system_without_proc_a_process_is_known_by_what_ps_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = {"7": " Mon Jan  5 08:00:00 2026 \n", "8": ""}
+
+    def run(command: list[str], **how: Any) -> Any:
+        assert command[:-1] == ["ps", "-o", "lstart=", "-p"]
+        assert how == {"capture_output": True, "text": True, "check": False}
+        return subprocess.CompletedProcess(command, 0, said[command[-1]], "")
+
+    def no_link(path: str) -> str:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(Path, "exists", lambda self: False)
+    monkeypatch.setattr(subprocess, "run", run)
+    assert claims.process_start(7) == "Mon Jan  5 08:00:00 2026"
+    assert claims.process_start(8) is None
+    here = claims.machine()
+    monkeypatch.setattr(os, "readlink", no_link)
+    claims.machine.cache_clear()
+    bare = claims.machine()
+    monkeypatch.undo()
+    claims.machine.cache_clear()
+    assert claims.machine() == here != bare and here.startswith(f"{bare} pid:")
+
+
+def test_attempts_behind_a_link_are_none_of_the_runs(tmp_path: Path) -> None:
+    (tmp_path / "there/4").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "other").mkdir()
+    os.symlink(tmp_path / "there", tmp_path / "run/attempts")
+    os.rename(tmp_path / "there", tmp_path / "other/attempts")
+    os.symlink(tmp_path / "other/attempts", tmp_path / "there")
+    assert claims.last_attempt(tmp_path / "run") == 0
+    assert claims.last_attempt(tmp_path / "other") == 4
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"pid": -1}', '{"pid": "x"}'])
+def test_an_owner_that_is_none_is_not_read(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "owner.json"
+    path.write_text('{"pid": 0, "token": "x"}')
+    owner = claims.read_owner(path)
+    assert owner is not None and owner.token == "x"
+    path.write_text(content)
+    assert claims.read_owner(path) is None
+
+
+def test_an_owner_elsewhere_whose_file_is_gone_meanwhile_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = claims.Owner.from_json({"machine": "elsewhere", "pid": 1})
+    monkeypatch.setattr(claims, "read_owner", lambda path: elsewhere)
+    assert owner_of(tmp_path, 0.0) is None
+
+
+def test_nothing_is_taken_of_what_is_done_or_where_a_folder_cannot_be_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = store.directory(SPEC.run_id)
+    assert claims.take(run, token="", gone=lambda: True) is None
+
+    def full(a: Any, b: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "rename", full)
+    with pytest.raises(ResultsError, match="No space left on device"):
+        claim(store, SPEC)
+    assert os.listdir(run / "attempts") == [], "no half of a claim stays"

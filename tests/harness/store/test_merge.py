@@ -57,3 +57,12 @@ def test_what_lies_among_the_runs_and_is_none_is_told(tmp_path: Path) -> None:
     done = merge(there, Store.create(tmp_path / "here"))
     none = [f"{there / 'runs' / name}: is no folder of a run" for name in ("not a run", "notes")]
     assert sorted(line for line in done.problems if "is no folder" in line) == none
+
+
+def test_a_plan_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    there = made(tmp_path / "there")
+    path = folder(there, "split") / "experiment.json"
+    path.write_text("{")
+    done = merge(there, Store.create(tmp_path / "here"))
+    assert [line for line in done.problems if str(path) in line and "remove it" in line]
+    assert done.experiments == []

@@ -35,6 +35,7 @@ from harness.store.plans import (
     readable_plans,
     save_plan,
     stale_runs,
+    up_to_date,
 )
 from harness.store.store import Store
 from tests.one_run import DONE, SPEC, finish
@@ -320,3 +321,33 @@ def test_the_end_of_a_run_that_never_began_names_its_node(store: Store) -> None:
     store.note_lost(SPEC.run_id, status="failed", reason="no node", node="n7")
     text = (store.directory(SPEC.run_id) / "attempts.jsonl").read_text()
     assert '"node": "n7"' in text and store.state(SPEC.run_id).reason == "no node"
+
+
+def test_a_plan_with_a_secret_of_the_users_own_is_not_kept(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_PASSWORD", "correct-horse-staple")
+    plan = plan_of(question="Is correct-horse-staple better?")
+    for keep in (save_plan, begin_plan):
+        with pytest.raises(UserError, match=r"mine: its plan holds the value of \$MY_PASSWORD"):
+            keep(store.root, plan)
+    assert not (store.root / "experiments/mine").exists()
+
+
+def test_where_a_plug_in_is_not_at_hand_nothing_is_stale(store: Store, tmp_path: Path) -> None:
+    plugin = tmp_path / "idea.py"
+    plan = plan_of(plugins=(str(plugin),))
+    assert up_to_date(store.root, plan) == plan
+    for kind in ("imported", "foreign"):
+        assert up_to_date(store.root, replace(plan_of(), **{kind: True})).runs == plan.runs
+    plugin.write_text("")
+    now = up_to_date(store.root, plan)
+    assert [run.older for run in now.runs] == [(run.run_id,) for run in plan.runs]
+
+
+def test_of_a_run_that_recorded_no_source_every_file_has_changed(store: Store) -> None:
+    old = spec_of("a", 0, {"a.py": "1" * 16})
+    done(store, old)
+    (store.directory(old.run_id) / "config.yaml").write_text("source: none\n")
+    plan = plan_of(runs=(planned("a", 0, 0, older=(old.run_id,)),), source={"b.py": "2" * 16})
+    assert stale_runs(store.root, plan)[1] == "stale: b.py changed since its result"

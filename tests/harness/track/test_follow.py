@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import UserError
 from harness.run.attempts import AttemptRow, note_attempt
 from harness.track.follow import Ending, Follower, Numbers, TrackedRun, telling_alone
 from tests.report_arms import LADDER
@@ -185,3 +186,25 @@ def test_a_memory_that_cannot_be_read_is_none(results: Path) -> None:
     heard = Heard()
     follow(results, heard).look()
     assert sum(map(len, measured(results).values())) == len(heard.rows)
+
+
+def test_a_plan_that_cannot_be_read_says_what_to_do(results: Path) -> None:
+    folder = results / "experiments" / "split"
+    (folder / "experiment.json").write_text("{")
+    with pytest.raises(UserError) as refused:
+        follow(results, Heard()).look()
+    said = str(refused.value)
+    assert said.startswith(f"{folder}: ") and said.endswith(": run the experiment again")
+
+
+def test_a_run_that_has_not_begun_or_lost_its_rows_is_passed_over(results: Path) -> None:
+    first, second, *others = sorted((results / "runs").iterdir())
+    (first / "attempts.jsonl").unlink()
+    (second / "metrics.jsonl").unlink()
+    heard = Heard()
+    assert follow(results, heard).look() is False
+    whole = measured(results)
+    assert {run.facts["run_id"] for run in heard.runs.values()} == {
+        p.name for p in (second, *others)
+    }
+    assert len(heard.rows) == sum(len(whole[path.name]) for path in others)

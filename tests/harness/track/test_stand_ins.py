@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.track.follow import Ending, TrackedRun
-from harness.track.trackers import TRACKERS, tracker_row
+from harness.track.follow import Ending, Follower, TrackedRun
+from harness.track.trackers import TRACKERS, TrackerRow, tracker_row
 
 RUN = TrackedRun(
     key="k1",
@@ -294,3 +294,8 @@ def test_a_tracker_that_is_none_or_whose_library_is_missing_is_one_line(
         tracker_row("wandb")
     monkeypatch.setattr("harness.track.trackers.find_spec", lambda name: object())
     assert tracker_row("wandb") is TRACKERS["wandb"]
+
+
+def test_a_tracker_is_made_by_the_class_that_its_row_names() -> None:
+    row = TrackerRow(library="x", module="harness.track.follow", kind="Follower")
+    assert row.make is Follower  # type: ignore[comparison-overlap]

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from harness.errors import UserError
 from harness.provenance.data import data_fingerprint
 from tests.harness.runner.ray.test_task import Remote
+from tests.one_run import SPEC
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 
@@ -45,3 +48,75 @@ def test_data_that_is_other_here_is_brought_once_and_what_is_the_same_stays(
     assert list(Path(moved[str(empty)]).iterdir()) == []
     (data / "a.bin").unlink()
     assert freight.moved() == moved  # nothing is asked for again
+
+
+def test_data_that_changes_while_it_is_sent_is_refused(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "a.bin").write_bytes(b"tokens")
+    server = FileServer([str(data)])
+    digests = server.digests(str(data))
+    server.digests = lambda path: digests  # type: ignore[method-assign]
+    (data / "a.bin").write_bytes(b"others")
+    freight = Freight(data={str(data): "there"}, server=Remote(server))
+    with pytest.raises(UserError, match=r"data/a\.bin: it changed while it was sent: run the same"):
+        freight.moved()
+
+
+def test_a_node_without_room_for_data_says_what_to_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way of a folder")
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "file"))
+    freight = Freight(data={str(tmp_path / "data"): "there"}, server=Remote(FileServer([])))
+    with pytest.raises(UserError, match=r"make room there, or name another folder in ABLATE_CACHE"):
+        freight.moved()
+
+
+def test_what_is_kept_is_sent_once_and_data_is_read_where_the_call_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/a.zip").write_bytes(b"zipped")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/a.bin").write_bytes(b"tokens")
+    put: list[bytes] = []
+    killed: list[Any] = []
+    options: list[dict[str, Any]] = []
+
+    def server(paths: tuple[str, ...]) -> str:
+        return f"serves {len(paths)}"
+
+    def optioned(**how: Any) -> Any:
+        options.append(how)
+        return SimpleNamespace(remote=server)
+
+    def kept(content: bytes) -> str:
+        put.append(content)
+        return "a reference"
+
+    context = SimpleNamespace(get_node_id=lambda: "ab" * 28)
+    fake = SimpleNamespace(
+        get_runtime_context=lambda: context,
+        put=kept,
+        remote=lambda kind: SimpleNamespace(options=optioned),
+        kill=killed.append,
+    )
+    monkeypatch.setattr(files, "ray", fake)
+    data = str(tmp_path / "data")
+    trainer: Any = SimpleNamespace(data=lambda spec: [data], kept=lambda spec: ["code/a.zip"])
+    carrier = files.Carrier(tmp_path, trainer, [SPEC, SPEC])
+    for _ in range(2):
+        freight = carrier.freight(SPEC)
+        assert freight.kept == {"code/a.zip": "a reference"}
+        assert freight.data == {data: data_fingerprint([Path(data)])}
+        assert freight.server == "serves 1"
+    assert put == [b"zipped"]
+    assert [how["num_cpus"] for how in options] == [0]
+    assert options[0]["scheduling_strategy"].node_id == "ab" * 28
+    carrier.close()
+    assert killed == ["serves 1"]
+    trainer.data = lambda spec: []
+    bare = files.Carrier(tmp_path, trainer, [SPEC])
+    bare.close()
+    assert bare.freight(SPEC).server is None and killed == ["serves 1"]

@@ -10,6 +10,7 @@ from harness.errors import UserError
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 
 from harness.runner.ray import nodes
+from harness.runner.ray.places import RayNode
 
 
 @pytest.fixture
@@ -44,3 +45,28 @@ def test_what_ray_says_of_a_cluster_that_it_does_not_find_is_told_in_one_line(
     said = "auto: no Ray cluster answers (Could not find any running Ray instance.): start one with"
     assert str(refused.value).startswith(f"--address {said} `ray start --head`")
     assert joined == [None]
+
+
+def test_the_nodes_that_live_are_in_the_order_of_their_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = [
+        {"Alive": True, "NodeID": "b", "Resources": {"CPU": 8.0}},
+        {"Alive": False, "NodeID": "c", "Resources": {"GPU": 8.0, "CPU": 8.0}},
+        {
+            **{"Alive": True, "NodeID": "a", "Resources": {"GPU": 2.0, "CPU": 16.0}},
+            "Labels": {nodes.KIND: "H100"},
+        },
+    ]
+    asked: list[Any] = []
+    fake = SimpleNamespace(nodes=lambda: told, is_initialized=lambda: True, init=asked.append)
+    monkeypatch.setattr(nodes, "ray", fake)
+    assert nodes.nodes_alive() == [
+        RayNode(name="a", kind="H100", gpus=2, cpus=16),
+        RayNode(name="b", kind="", gpus=0, cpus=8),
+    ]
+    assert nodes.device_of_nodes(None) == "cuda"
+    told.pop()
+    assert nodes.device_of_nodes(None) == "cpu", "a node that is gone has none"
+    nodes.connect("10.0.0.1:1")
+    assert asked == [], "a cluster is joined once"

@@ -16,6 +16,7 @@ from harness.runner.ray.places import Need, RayNode, kinds_of_blocks, need_of, s
 from harness.store.claims import last_attempt
 from harness.store.store import Store
 from tests.harness.store.test_ends import SPEC, claimed
+from tests.one_run import finish
 
 ONE = ExecutorOptions()
 NODES = [
@@ -111,3 +112,10 @@ def test_a_result_whose_files_do_not_hold_is_none(here: Store, there: Store) -> 
     assert "metrics.jsonl" in (told.reason or "")
     assert read_result(here.directory(SPEC.run_id)) is None
     assert last_attempt(here.directory(SPEC.run_id)) == 0
+
+
+def test_a_sound_result_comes_with_all_its_files(here: Store, there: Store) -> None:
+    finish(claimed(there))
+    event = WorkerEvent(status="finished", val_loss=1.5)
+    assert take_in(here, SPEC.run_id, event, packed(there.root), node="n1") == event
+    assert read_result(here.directory(SPEC.run_id)) == read_result(there.directory(SPEC.run_id))

@@ -1,6 +1,8 @@
 """A Ray task on its node, with a worker that does as a test says: where it works, what it sends back, which worker stays."""
 
 import json
+import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -297,3 +299,82 @@ def test_processes_that_train_on_a_gpu_get_those_that_ray_gave(
         spec = replace(SPEC, device=device).to_mapping()
         run_order(order(store, trainer, spec=spec, n_per_node=1))
     assert [(slot.held, slot.gpus) for slot in slots] == [(("2", "5"), ("2",)), ((), ())]
+
+
+def test_a_node_that_has_the_folder_of_the_data_reads_it_there(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(task.DATA, "before")
+    run_order(order(store, Trainer()))
+    assert os.environ[task.DATA] == "before"
+    run_order(order(store, Trainer(), data=str(tmp_path)))
+    assert os.environ[task.DATA] == str(tmp_path)
+
+
+def test_the_first_node_tells_once_where_the_others_meet_it(store: Store) -> None:
+    met, trainer = Meeting(), Trainer()
+    told: list[str] = []
+    met.meet_at = told.append  # type: ignore[method-assign]
+    make = Worker.make
+
+    def begins(self: Worker, execution: Execution) -> WorkerEvent:
+        assert self.group.invites is not None
+        assert execution.stop() is None and told == []
+        self.group.invites.file.write_text('{"at": "10.0.0.1:4000"}')
+        assert execution.stop() is None and execution.stop() is None
+        return make(self, execution)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Worker, "make", begins)
+        run_order(order(store, trainer, n_nodes=2), Remote(met))
+    assert told == ["10.0.0.1:4000"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(KeyboardInterrupt(), "interrupted"), (SystemExit(), "preempted")]
+)
+def test_a_task_that_ray_ends_has_its_end_first(
+    store: Store, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: str
+) -> None:
+    asked = threading.Event()
+    ends: list[str | None] = []
+
+    def works(self: Worker, execution: Execution) -> WorkerEvent:
+        asked.set()
+        while (told := execution.stop()) is None:
+            pass
+        ends.append(told)
+        return FAILED
+
+    class Ended(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            super().join(timeout)
+            if timeout is not None and asked.wait(10):
+                raise error
+
+    monkeypatch.setattr(task, "threading", SimpleNamespace(Thread=Ended))
+    monkeypatch.setattr(Worker, "make", works)
+    with pytest.raises(type(error)):
+        run_order(order(store, Trainer()))
+    assert ends == [status]
+
+
+def test_a_run_of_one_node_is_one_task_that_ray_starts_again_and_holds_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Asked()
+    gone: list[Any] = []
+    fake = SimpleNamespace(remote=lambda of: asked, kill=gone.append)
+    monkeypatch.setattr(send, "ray", fake)
+    monkeypatch.setattr(send, "remove_placement_group", gone.append)
+    sent = send.send(order(store, Trainer()), Need(gpus=2, cpus=3), {}, "a run")
+    assert asked.tasks == [
+        {
+            **{"num_cpus": 3, "num_gpus": 2, "name": "a run"},
+            **{"max_retries": send.LOST_AGAIN, "label_selector": None},
+        }
+    ]
+    sent.release()
+    assert (gone, sent.further) == ([], ())
+    send.Sent(first=None, group="a group", meeting="an actor").release()
+    assert gone == ["a group", "an actor"]

@@ -1,14 +1,17 @@
 """Before the runs a job looks whether nodes that get another environment have what a run needs."""
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness.errors import UserError
 from harness.run.files import write_json
+from harness.run.read import read_json
 from harness.run.spec import PlannedRun
 from harness.runner.executor import ExecutorOptions
 from harness.runner.slurm import check
@@ -194,3 +197,27 @@ def test_the_script_is_printed_and_nothing_is_sent(
     code, _, err = matrix.run("--print-script")
     assert code == 2
     assert "--print-script are for --executor slurm" in err
+
+
+def test_a_node_answers_in_a_file_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    here = replace(of_this_machine(tmp_path), device="cuda", gpus=2)
+    here()
+    assert read_json(tmp_path / "answer.json") == {"missing": []}
+    replace(here, gpus=3)()
+    [said] = (read_json(tmp_path / "answer.json") or {})["missing"]
+    assert said == f"torch {torch.__version__} shows 2 GPUs, and a run needs 3"
+    assert replace(here, gpus=3, device="cpu").missing() == []
+    assert replace(here, gpus=3, modules=()).missing() == []
+
+
+def test_a_check_that_wrote_nothing_says_where_to_look(
+    tmp_path: Path, states: dict[str, str]
+) -> None:
+    (tmp_path / "7_0_log.err").write_text("\n")
+    states["7"] = "FAILED"
+    said = re.escape(f"the check did not start (it wrote nothing; see {tmp_path})")
+    with pytest.raises(UserError, match=said):
+        check_environment(tmp_path / "check.json", lambda: "7", lambda: False)

@@ -4,11 +4,14 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from submitit.core.utils import FailedJobError
 
 from harness.errors import UserError
 from harness.run.attempts import AttemptRow, read_attempts
@@ -23,7 +26,7 @@ from harness.runner.slurm.executor import Senders, SlurmRunner
 from harness.runner.slurm.job import Job, Rendezvous, job_name
 from harness.runner.slurm.nodes import LastTry, keep_off, last_try, n_nodes_of, without
 from harness.runner.slurm.queue import check_slurm, job_states, output_of
-from harness.runner.slurm.send import refusal_of, sbatch_options, script_of
+from harness.runner.slurm.send import refusal_of, sbatch_options, script_of, sent_by
 from harness.runner.slurm.sent import cancel_experiment, jobs_folder, last_jobs, note_sent
 from harness.runner.trainers import OwnTrainer
 from harness.store.store import Store
@@ -499,3 +502,39 @@ def test_several_runs_are_an_array_of_which_so_many_run_at_once(
     lines = script_of(runs, tmp_path, options).splitlines()
     assert [line for line in lines if "--array" in line] == ([array] if array else [])
     assert "#SBATCH --job-name=ablate-x" in lines
+
+
+@pytest.mark.usefixtures("in_a_job")
+def test_a_further_node_that_comes_first_joins_once_it_is_told_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_NODEID", "1")
+    job, worker = job_in(tmp_path, device="cpu"), FakeWorker()
+    meeting = tmp_path / "jobs" / "meeting-7_2-0.json"
+    looks: list[float] = []
+
+    def told(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 2:
+            meeting.write_text('{"at": "10.0.0.1:29500"}')
+
+    clock = SimpleNamespace(sleep=told, monotonic=lambda: float(len(looks)))
+    monkeypatch.setattr("harness.runner.slurm.job.time", clock)
+    job.trainer = worker
+    assert job()["status"] == "lent"
+    assert worker.made["group"].joins == "10.0.0.1:29500" and len(looks) == 2
+
+
+def test_a_refusal_of_sbatch_is_one_line_that_says_where_to_change_it() -> None:
+    def refuses(job: object) -> None:
+        raise FailedJobError(
+            "sbatch: error: Invalid account\nsbatch: error: Batch job submission failed"
+        )
+
+    refusing: Any = SimpleNamespace(batch=nullcontext, submit=refuses)
+    with pytest.raises(UserError, match=r"Batch job .*: change it in cluster\.yaml$"):
+        sent_by(refusing, [lambda: None])
+    taken: Any = SimpleNamespace(
+        batch=nullcontext, submit=lambda job: SimpleNamespace(job_id=job())
+    )
+    assert sent_by(taken, [lambda: "7_0", lambda: "7_1"]) == ["7_0", "7_1"]

@@ -1,0 +1,58 @@
+"""Locks of GPUs where they cannot be had: a runner goes on as without, and holds nothing that it does not have."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.node import device_locks
+from harness.node.device_locks import DeviceLocks
+
+
+def n_open() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def refuses(*_: object) -> None:
+    raise OSError(errno.ENOLCK, "No locks available")
+
+
+@pytest.mark.parametrize("why", ["no place", "no locks of the file system", "no locks at all"])
+def test_without_locks_every_device_is_the_runners_own(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "locks"
+    if why == "no place":
+        folder.write_text("in the way of a folder")
+    elif why == "no locks at all":
+        monkeypatch.setattr(device_locks, "fcntl", None)
+    else:
+        monkeypatch.setattr(device_locks.fcntl, "flock", refuses)
+    before = n_open()
+    for _ in range(2):
+        locks = DeviceLocks({}, folder)
+        assert locks.take(["0", "1"], 2) == ("0", "1")
+        assert not locks.others_have(["0", "1"])
+        assert (locks.held, locks.busy) == ({}, ())
+    assert n_open() == before
+
+
+def test_a_lock_that_another_process_makes_in_this_moment_is_the_same_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs, ours = DeviceLocks({}, tmp_path), DeviceLocks({}, tmp_path)
+    assert theirs.take(["0"], 1) == ("0",)
+    really, looked = os.open, []
+
+    def late(path: Any, flags: int, *mode: int) -> int:
+        looked.append(str(path))
+        if looked.count(str(path)) == 1:  # it was not there yet
+            raise FileNotFoundError(path)
+        return really(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", late)
+    assert ours.take(["0"], 1) is None and ours.busy == ("0",)
+    theirs.release(["0"])
+    assert ours.take(["0"], 1) == ("0",)

@@ -1,0 +1,245 @@
+"""Files of a results folder as they are read: whatever is none of them is refused in words, or left out, and nothing is guessed."""
+
+import errno
+import io
+import json
+import os
+import stat
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.run import guarded, parse
+from harness.run.archive import check_size, unpacked
+from harness.run.attempts import AttemptRow, by_attempt
+from harness.run.environment import read_environment
+from harness.run.guarded import (
+    RefusedFileError,
+    experiments_in,
+    open_file,
+    open_to_append,
+    remove,
+)
+from harness.run.identity import wrong_identity
+from harness.run.parse import parse_json, parse_yaml
+from harness.run.plan import Lock, Plan
+from harness.run.plan_file import lock_text, wrong_lock
+from harness.run.read import parse_config, read_config
+from harness.run.readings import OwnMetric
+from harness.run.results import read_known, read_result, result_text, sealed
+from harness.run.retired import Retired, note_retired, read_retired
+from harness.store.store import Store
+from tests.one_run import claimed, finish
+
+
+def zipped(*names: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"x")
+    return content.getvalue()
+
+
+@pytest.mark.parametrize("name", ["a\\b.py", "a//b.py", "./a.py", "../a.py", "/a.py", "a/"])
+def test_an_archive_with_a_name_that_is_no_path_below_it_is_none(name: str) -> None:
+    assert [*unpacked(zipped("a.py", "of/b.py"))] == ["a.py", "of/b.py"]
+    with pytest.raises(ValueError, match="it holds a file named "):
+        unpacked(zipped("a.py", name))
+
+
+def test_an_archive_has_so_many_files_and_bytes_and_no_more() -> None:
+    check_size(20_000, 1 << 28)
+    for n_files, n_bytes in ((20_001, 1), (1, (1 << 28) + 1)):
+        with pytest.raises(ValueError, match=r"are more than code may have \(20000 files, 256 MiB"):
+            check_size(n_files, n_bytes)
+
+
+def test_an_attempt_that_began_twice_is_one_with_its_last_beginning_and_end() -> None:
+    first = AttemptRow(attempt=1, started="1", host="a", node="n1", pid=7, token="x")
+    again = AttemptRow(attempt=1, started="2", host="b", node="n2", pid=8, token="y")
+    end = AttemptRow(attempt=1, ended="3", status="failed", reason="why")
+    other = replace(first, attempt=2)
+    told = replace(again, ended="3", status="failed", reason="why")
+    assert by_attempt([first, again, other, end]) == [told, other]
+    assert by_attempt([first, end, again]) == [told]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ('["host"]', "it holds no mapping"),
+        ('{"gpus": ["a", 5]}', "gpus is "),
+        ('{"gpus": [{"name": 5}]}', "name is "),
+        ('{"host": NaN}', "NaN is no number of JSON"),
+    ],
+)
+def test_an_environment_that_no_run_wrote_is_refused(
+    content: str, why: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "environment.json"
+    assert read_environment(path) == {}
+    path.write_text('{"host": "h", "gpus": ["a", {"name": "b"}]}')
+    assert read_environment(path)["host"] == "h"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=f"is not what a run writes .*{why}"):
+        read_environment(path)
+
+
+def test_a_configuration_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("- seed\n")
+    with pytest.raises(ValueError, match=r"config\.yaml: holds no mapping"):
+        read_config(tmp_path)
+    with pytest.raises(ValueError, match=r"a config\.yaml holds no mapping"):
+        parse_config("- seed\n")
+
+
+def test_a_run_is_known_by_its_configuration_however_that_is_written(tmp_path: Path) -> None:
+    store = Store.create(tmp_path)
+    out = claimed(store)
+    finish(out)
+    path, result = out.run / "config.yaml", read_result(out.run)
+    assert result is not None and wrong_identity(out.run, result) is None
+    text = path.read_text()
+    path.write_text(text.replace("\nseed: 3\n", "\n'seed': 3\n"))
+    assert path.read_text() != text and wrong_identity(out.run, result) is None
+    path.write_text(text.replace("\nseed: 3\n", "\n'seed': 4\n"))
+    assert "is the configuration of run" in (wrong_identity(out.run, result) or "")
+
+
+def test_a_value_with_an_anchor_counts_as_often_as_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "a: &x 1\nb: &y [*x, 2]\nc: [*x, *y]\n"
+    value = {"a": 1, "b": [1, 2], "c": [1, 1, 2]} | {"c": [1, [1, 2]]}
+    monkeypatch.setattr(parse, "MOST_NODES", 13)  # 1, and 2, 4 and 6 of its rows
+    assert parse_yaml(text) == value
+    monkeypatch.setattr(parse, "MOST_NODES", 12)
+    with pytest.raises(ValueError, match="more than 12 values with its aliases written out"):
+        parse_yaml(text)
+
+
+@pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a": -Infinity}'])
+def test_what_is_no_number_of_json_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="is no number of JSON"):
+        parse_json(text)
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        (OwnMetric(name="a", pattern="a: (.*)"), "no line holds 'a: (.*)'"),
+        (OwnMetric(name="a", field="b"), "no line is a JSON object with the field b"),
+        (OwnMetric(name="a", file="a.txt"), "it wrote no number alone to a.txt"),
+        (OwnMetric(name="a", field="b", file="a.json"), "it wrote no JSON with the field b to a.json"),
+    ],
+)  # fmt: skip
+def test_a_metric_that_was_not_found_says_where_it_was_looked_for(
+    metric: OwnMetric, words: str
+) -> None:
+    assert metric.words == words
+
+
+def test_a_place_is_read_as_it_was_retired_and_what_is_no_row_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    retired = Retired(at="2026-01-05T08:00:00", place="GPU 1 of a", n_failed=2, reason="ECC")
+    note_retired(tmp_path / "x", retired)
+    with (tmp_path / "x/retired.jsonl").open("a") as file:
+        file.write('{"at": "2026"}\n{"at": 1, "place": 2, "n_failed": "x", "reason": 4}\n')
+    note_retired(tmp_path / "x", retired)
+    assert read_retired(tmp_path / "x") == [retired, retired]
+    assert retired.words.startswith("GPU 1 of a was retired at 2026-01-05T08:00: 2 runs in a row")
+
+
+def test_a_result_whose_values_are_of_other_types_is_damaged(tmp_path: Path) -> None:
+    store = Store.create(tmp_path)
+    out = claimed(store)
+    finish(out)
+    path = out.run / "result.json"
+    content = json.loads(path.read_text())
+    good = sealed(content)
+    assert read_known(out.run, out.run.name) == (good, None)
+    path.write_text(json.dumps({**content, "steps": "ten"}))
+    assert read_known(out.run, out.run.name) == (None, f"{path} is damaged")
+    path.write_text(result_text(good).replace('"status":"finished"', '"status":"diverged"'))
+    _, wrong = read_known(out.run, out.run.name)
+    assert wrong == f"{path} is not the file that the run wrote"
+
+
+def test_a_lock_that_says_something_else_than_its_plan_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "plan.lock"
+    plan = Plan(name="x")
+    assert wrong_lock(path, plan) == f"{path} is missing"
+    path.write_text(lock_text(plan))
+    assert wrong_lock(path, plan) is None
+    other = replace(plan, locks=(Lock(locked="2026-01-05T08:00:00", digest="abc", plan={}),))
+    said = f"{path} does not say what {tmp_path / 'experiment.json'} says was locked"
+    assert wrong_lock(path, other) == said
+    path.write_text(lock_text(plan).replace("locks", "lokcs"))
+    assert wrong_lock(path, plan) == f"{path} is not the file that was written"
+    path.write_text("{")
+    assert wrong_lock(path, plan) == f"{path} is damaged"
+
+
+# ---------------------------------------------------------------- what must not be opened
+
+
+def test_a_file_that_became_another_one_is_refused_and_left_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("file")
+    os.close(open_file(tmp_path / "file"))
+    facts = (tmp_path / "file").lstat()
+    n_open = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(guarded.os, "lstat", lambda *_, **__: facts)  # it was a file
+    with pytest.raises(RefusedFileError) as refused:
+        open_file(tmp_path / "folder")
+    assert refused.value.errno == errno.EINVAL
+    with pytest.raises(RefusedFileError, match="links in a results folder are not followed"):
+        open_file(tmp_path / "link")
+    assert len(os.listdir("/proc/self/fd")) == n_open
+
+
+def test_a_pipe_is_no_file_that_grows(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    n_open = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(RefusedFileError, match="is no regular file"):
+        open_to_append(tmp_path / "pipe")
+    assert len(os.listdir("/proc/self/fd")) == n_open
+    os.close(reader)
+    grown = open_to_append(tmp_path / "file")
+    assert stat.S_ISREG(os.fstat(grown).st_mode)
+    os.close(grown)
+
+
+def test_what_is_gone_may_be_removed_and_only_a_folder_with_a_plan_is_an_experiment(
+    tmp_path: Path,
+) -> None:
+    for name in ("planned", "empty"):
+        (tmp_path / "experiments" / name).mkdir(parents=True)
+    (tmp_path / "experiments/planned/experiment.json").write_text("{}")
+    (tmp_path / "experiments/file").write_text("")
+    (tmp_path / "experiments/link").symlink_to("nowhere")
+    assert experiments_in(tmp_path) == ["link", "planned"]
+    for _ in range(2):
+        remove(tmp_path / "experiments/planned", below=2)
+    remove(tmp_path / "experiments/file", below=2)
+    assert sorted(os.listdir(tmp_path / "experiments")) == ["empty", "link"]
+
+
+def test_an_experiment_of_which_nobody_can_tell_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "experiments/x").mkdir(parents=True)
+    assert experiments_in(tmp_path) == []
+
+    def refuses(path: Any, **_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(guarded.os, "lstat", refuses)
+    assert experiments_in(tmp_path) == ["x"]

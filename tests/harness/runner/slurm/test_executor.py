@@ -1,0 +1,215 @@
+"""A call that follows its jobs: what a job's end says of its run, which are sent again, what is told where some stay."""
+
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.run.attempts import AttemptRow, note_attempt, read_attempts
+from harness.run.retired import read_retired
+from harness.run.spec import PlannedRun
+from harness.runner.executor import ExecutorOptions
+from harness.runner.health import Finding
+from harness.runner.slurm import executor
+from harness.runner.slurm.cluster import Cluster
+from harness.runner.slurm.executor import Senders, SlurmRunner
+from harness.store.attempt import claim
+from harness.store.store import Store
+from tests.one_run import SPEC, finish
+
+PLAIN = replace(SPEC, config={**SPEC.config, "timing": {"exclusive_node": False}})
+
+
+class Bench:
+    """Runs that are sent to a queue, which says what the test says."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, n: int = 1, **how: Any) -> None:
+        self.store = Store.create(folder / "results")
+        runs = [
+            PlannedRun(arm="a", block=seed, place=0, spec=replace(PLAIN, seed=seed))
+            for seed in range(n)
+        ]
+        self.run_id = runs[0].spec.run_id
+        self.sent: list[str] = []
+        self.checks: list[Any] = []
+        self.kept_off: list[Any] = []
+        self.states: dict[str, str] | None = {}
+        cluster = Cluster(**{"device": "cpu", **how})
+        options = ExecutorOptions(experiment="x", cluster=cluster)
+        senders = Senders(runs=self.send, check=self.check)
+        self.runner = SlurmRunner(runs, self.store, senders, options)
+        self.runner.folder.mkdir(parents=True)
+        patch.setattr(executor, "job_states", self.looked)
+        patch.setattr(executor, "n_nodes_of", lambda cluster: 4)
+        patch.setattr(executor, "keep_off", lambda *asked: self.kept_off.append(asked))
+        patch.setattr(executor, "QUEUE_LOOK_S", 0.0)
+
+    def send(self, runs: Sequence[PlannedRun], *_: Any) -> list[str]:
+        self.sent.append("".join(str(planned.spec.seed) for planned in runs))
+        return [f"{len(self.sent)}_{i}" for i in range(len(runs))]
+
+    def looked(self, jobs: Sequence[str]) -> dict[str, str] | None:
+        """What the queue says; a job of which it says nothing runs."""
+        if self.states is None:
+            return None
+        return {job: self.states.get(job, "RUNNING") for job in jobs}
+
+    def check(self, first: PlannedRun, *_: Any) -> str:
+        self.checks.append(first.spec.seed)
+        return "77"
+
+    def note(self, *rows: AttemptRow) -> None:
+        run = self.store.directory(self.run_id)
+        run.mkdir(exist_ok=True)
+        for row in rows:
+            note_attempt(run, row)
+
+    def end(self, state: str, *rows: AttemptRow) -> tuple[str | None, str | None, int]:
+        """How the one run ended after its job did, with its reason, and how often it was sent."""
+        self.runner.look()
+        self.note(*rows)
+        self.states = {"1_0": state}
+        self.runner.look()
+        summary = self.runner.summary
+        return summary.statuses.get(self.run_id), summary.reasons.get(self.run_id), len(self.sent)
+
+
+def began(attempt: int, job: str = "1_0") -> AttemptRow:
+    return AttemptRow(
+        attempt=attempt, started="2026-01-01T00:00:00+00:00", token=f"{job}/{attempt}"
+    )
+
+
+def over(attempt: int | None, status: str, reason: str = "why") -> AttemptRow:
+    ended = "2026-01-01T00:01:00+00:00"
+    return AttemptRow(attempt=attempt, ended=ended, status=status, reason=reason)
+
+
+def told_to_go(n: int) -> tuple[AttemptRow, ...]:
+    return tuple(row for i in range(1, n + 1) for row in (began(i), over(i, "preempted")))
+
+
+ENDS: dict[str, tuple[str, tuple[AttemptRow, ...], tuple[Any, Any, int]]] = {
+    "it was put back as often as it may be": ("FAILED", told_to_go(2), (None, None, 2)),
+    "it was put back once more": (
+        *("FAILED", told_to_go(3)),
+        ("timeout", "its job was told 3 times that its time was up", 1),
+    ),
+    "it was told to go": ("COMPLETED", told_to_go(9), (None, None, 2)),
+    "it could say nothing": (
+        *("TIMEOUT", (began(1),)),
+        ("timeout", "its job reached its time limit", 1),
+    ),
+    "its job could do nothing": (
+        *("FAILED", (over(None, "oom", "job 1_0: no GPU"),)),
+        ("oom", "job 1_0: no GPU", 1),
+    ),
+    "another job could do nothing": ("CANCELLED", (over(None, "oom", "job 9_0: no GPU"),), (
+        *("interrupted", "its job was cancelled", 1),
+    )),
+    "it failed": ("COMPLETED", (began(1), over(1, "failed")), ("failed", "why", 1)),
+    "it failed and its job was lost": (
+        *("NODE_FAIL", (began(1), over(1, "failed"))),
+        (None, None, 2),
+    ),
+    "it never began": ("COMPLETED", (), (None, None, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_the_end_of_a_job_is_that_of_its_run_or_sends_it_again(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, rows, told = ENDS[what]
+    bench = Bench(tmp_path, monkeypatch, requeues=2)
+    assert bench.end(state, *rows) == told
+
+
+def test_an_end_that_a_job_could_not_note_is_noted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch)
+    bench.end("TIMEOUT", began(1))
+    _, row = read_attempts(bench.store.directory(bench.run_id))
+    assert (row.attempt, row.status) == (1, "timeout")
+    for status, noted in (("interrupted", []), ("preempted", ["interrupted"])):
+        other = Bench(tmp_path / status, monkeypatch)
+        other.end("CANCELLED", began(1), over(1, status))
+        rows = read_attempts(other.store.directory(other.run_id))
+        assert [row.status for row in rows] == [None, status, *noted]
+
+
+def test_a_run_that_another_runner_has_and_a_queue_that_says_nothing_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch, n=2)
+    bench.runner.look()
+    out, other = (claim(bench.store, replace(PLAIN, seed=seed)) for seed in (0, 1))
+    assert out is not None and other is not None
+    (out.folder / "progress.json").write_text('{"step": 4, "val_loss": 2.5}')
+    for states in ({"1_0": "COMPLETED", "1_1": "COMPLETED"}, None):
+        bench.states = states
+        bench.runner.look()
+        assert len(bench.runner.left) == 2 and bench.sent == ["01"]
+    finish(other)
+    bench.runner.look()
+    assert [*bench.runner.left] == [bench.run_id], "a result counts, whatever the queue says"
+    [at] = bench.runner.progress()
+    assert (at.run.spec.seed, at.step, at.val_loss) == (0, 4, 2.5)
+    out.release()
+
+
+def test_a_call_that_is_stopped_says_which_runs_stay_in_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = Bench(tmp_path, monkeypatch, n=2)
+    bench.states = {"1_0": "RUNNING", "1_1": "PENDING"}
+    monkeypatch.setattr(
+        executor, "time", SimpleNamespace(sleep=lambda s: signal.raise_signal(signal.SIGTERM))
+    )
+    summary = bench.runner.run()
+    assert (summary.stopped, bench.sent) == ("preempted", ["01"])
+    said = "2 runs stay in the queue: the same command follows them, `ablate cancel x` ends them"
+    assert said in capsys.readouterr().out
+
+
+def test_where_nodes_have_another_environment_it_is_checked_by_the_first_run_that_has_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch, n=2, python="/venv/bin/python")
+    asked: list[Any] = []
+
+    def check(answer: Path, send: Any, stopped: Any) -> None:
+        asked.append((answer.parent, send(), stopped()))
+        bench.runner.stop = "interrupted"
+        asked.append(stopped())
+
+    monkeypatch.setattr(executor, "check_environment", check)
+    assert bench.runner.run().stopped == "interrupted"
+    assert asked == [(bench.runner.folder, "77", False), True]
+    assert (bench.checks, bench.sent) == ([0], []), "nothing is sent where the nodes lack something"
+    same = Bench(tmp_path / "same", monkeypatch)
+    same.runner.options = replace(same.runner.options, cancelled=lambda: True)
+    monkeypatch.setattr(executor, "cancel_jobs", lambda jobs: None)
+    same.runner.run()
+    assert len(asked) == 2, "nor is anything checked where they have ours"
+
+
+def test_a_node_that_is_suspected_gets_no_more_jobs_and_one_that_is_retired_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch, n=2)
+    bench.runner.look()
+    finding = Finding(kept_out=("n1",), retired=("n1",), failed=(bench.run_id,))
+    judge: Any = SimpleNamespace(ended=lambda *_, **__: finding)
+    bench.runner.health = judge
+    bench.note(replace(began(1), node="n1"), over(1, "failed"))
+    bench.states = {"1_0": "COMPLETED"}
+    bench.runner.look()
+    assert [(sorted(jobs), nodes) for jobs, nodes in bench.kept_off] == [(["1_0", "1_1"], "n1")]
+    [retired] = read_retired(bench.store.root / "experiments" / "x")
+    assert retired.place == "node n1"
