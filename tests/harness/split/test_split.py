@@ -15,6 +15,7 @@ from harness.split.arms import alone, atoms_on, measured, mended, without
 from harness.split.check import Checker
 from harness.split.folder import read_folder
 from harness.split.groups import Parts, reach, take_apart
+from harness.split.numbers import broken_assertions
 from harness.split.search import smallest
 from harness.split.source import decoded
 from reports.inputs.load import load
@@ -183,7 +184,7 @@ def test_kinds_are_told_by_what_is_touched() -> None:
     }
 
 
-@pytest.mark.parametrize("wanted", [{3}, {0, 7}, {1, 2, 6}, set(range(8))], ids=str)
+@pytest.mark.parametrize("wanted", [set(), {3}, {0, 7}, {1, 2, 6}, set(range(8))], ids=str)
 def test_the_search_finds_what_is_missing(wanted: set[int]) -> None:
     assert set(smallest(range(8), lambda some: wanted <= set(some))) == wanted
 
@@ -196,9 +197,16 @@ def test_the_static_check_sees_what_a_variant_lacks() -> None:
         ("b = f(1)\n", "the name 'f' is given nowhere"),
         ("class C:\n    pass\n\nb = C().k\n", "the attribute 'k' is given nowhere"),
         ("def f(x):\n    return x\n\nb = f()\n", "a call of 'f' with 0 arguments"),
+        ("def f(x):\n    return x\n\nb = f(1, 2)\n", "a call of 'f' with 2 arguments"),
+        ("def f(x):\n    return x\n\nb = f(y=1)\n", "a call of 'f' with 0 arguments and [y]"),
         ("b = (\n", "was never closed"),
     ):
         assert said in " ".join(checker.problems(text))
+    for fits in ("f(*[1])", "f(**{'x': 1})", "f(1)", "f(x=1)"):
+        assert checker.problems(f"def f(x):\n    return x\n\nb = {fits}\n") == []
+    assert "a call of 'f'" in " ".join(
+        checker.problems("def f(x):\n    return x\n\nb = f(*[1], y=2)\n")
+    )
 
 
 # ---------------------------------------------------------------- the folder
@@ -256,6 +264,8 @@ def test_a_folder_has_a_patch_per_group_and_its_merged_groups_are_checked(
         (lambda g: g["gate"].update(atoms=g["rate"]["atoms"]), "stands in 'rate' and in 'gate'"),
         (lambda g: g["gate"].update(needs=["scal"]), "did you mean 'scale'?"),
         (lambda g: g["gate"].update(kind="magic"), "kind 'magic'"),
+        (lambda g: g.update(gate=[1]), "group 'gate' must be a mapping with "),
+        (lambda g: g["gate"].update(needs=["gate"]), "group 'gate' needs itself"),
         (lambda g: g["gate"].update(always="yes"), "always must be true or false"),
         (lambda g: g["gate"].update(atom=[1]), "unknown key 'atom'; did you mean 'atoms'?"),
         (
@@ -571,6 +581,38 @@ def test_every_pair_of_groups_makes_the_script_that_both_patches_make(folder: Pa
 def test_a_script_that_settles_in_no_normal_form_is_refused() -> None:
     with pytest.raises(UserError, match="is not UTF-8"):
         decoded(b"\xff\xfe", "OLD x.py")
+    with pytest.raises(UserError, match=r"OLD x\.py: is larger than 4 MiB: name one script"):
+        decoded(b"#" * (2**22 + 1), "OLD x.py")
+    with pytest.raises(
+        UserError, match=r"OLD x\.py: cannot be read as Python: .*: mend the script"
+    ):
+        decoded(b"x = " + b"-" * 100_000 + b"1\n", "OLD x.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_broken"),
+    [
+        ("a = 7\nassert a % 2 == 0\n", True),
+        ("a = 8\nassert a % 2 == 0\n", False),
+        ("class C:\n    a: int = 7\n    b = 2\nassert args.a % C.b == 0\n", True),
+        ("a, b = 7, 2\nassert a % (b * world) == 0\n", True),
+        ("a = 8\na = 8\nassert a % 2 == 0\n", True),  # given twice, which is not told: counts as 1
+        ("a = f()\nassert a % 2 == 0\n", True),  # counts as 1
+        ("a = 7.0\nassert a % 2 == 0\n", False),  # no whole number
+        ("a = 7\nassert a % 0 == 0\n", False),
+        ("a = 7\nassert a % (2 / b) == 0\n", False),  # a division is not told
+        ("a = 2 ** 9\nassert a % 2 == 1\n", False),
+        ("a = 7\nassert (a * 4294967296 * 4294967296) % 2 == 1\n", False),  # too large
+        ("a = 7\nassert a + 2 == 0\n", False),  # no rest
+        ("a = 7\nassert 0 < a % 2 < 1\n", False),
+        ("a = 7\nassert a % 2 != 1\n", True),
+        ("a = 7\nassert a % 2 in (0,)\n", False),
+        ("a = b\nb = a\nassert a % 2 == 0\n", False),  # in a circle
+    ],
+)
+def test_an_assertion_that_a_scripts_own_numbers_break_is_found(text: str, is_broken: bool) -> None:
+    assert bool([*broken_assertions(ast.parse(text))]) == is_broken
+    assert [*broken_assertions(ast.parse("1", mode="eval"))] == []
 
 
 def test_an_atoms_place_is_where_it_stands_and_the_name_next_to_it() -> None:

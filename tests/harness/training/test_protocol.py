@@ -78,6 +78,15 @@ def test_warming_up_restores_the_random_state(spec_of: Callable[..., RunSpec]) -
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_what_a_plug_in_draws_goes_by_the_runs_seed(spec_of: Callable[..., RunSpec]) -> None:
+    drawn = []
+    for before in (1, 2):
+        torch.manual_seed(before)  # by whatever ran before in this process
+        Training(spec_of(), device="cpu", out=Recorder())  # type: ignore[arg-type]
+        drawn.append(torch.rand(3))
+    assert torch.equal(*drawn)
+
+
 @pytest.mark.parametrize(
     ("fields", "steps"),
     [

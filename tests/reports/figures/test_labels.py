@@ -8,7 +8,7 @@ import pytest
 
 from reports.figures.base import CHAR_PX, NARROW, WIDE
 from reports.figures.forest import ForestLayout, row_words
-from reports.figures.palette import Palette
+from reports.figures.palette import Palette, beginnings
 from reports.figures.rows import LINE
 from reports.figures.tags import HIGH_TAG, places_of_tags, tags
 from reports.figures.target import target_label
@@ -40,6 +40,20 @@ def test_no_interval_reaches_the_numbers_beside_it():
     for label in ("+0.1836 [+0.1540, +0.2133]", "−0.000014 [−0.000050, +0.000022]"):
         at = ForestLayout.of(WIDE, Palette(arms=("base", "a"), baseline="base"), ["a"], len(label))
         assert at.right < WIDE - CHAR_PX * len(label) - 10
+
+
+def test_changes_that_do_not_fit_keep_as_many_letters_as_there_is_room_for():
+    name = "untied_head + zero_head + embed_norm"
+    for room, said in (
+        (len(name), name),
+        (20, "untied+zero_h+embed"),
+        (17, "untie+zero+embed"),
+        (16, "unti+zero+embe"),
+        (11, "unt+zer+emb"),
+        (10, name),
+    ):
+        assert beginnings(name, room * CHAR_PX) == said
+    assert beginnings("untied_head", 3 * CHAR_PX) == "untied_head"
 
 
 def test_names_of_points_and_of_sets_of_changes_are_told_in_short():
