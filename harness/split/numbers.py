@@ -23,7 +23,7 @@ OPERATIONS: Mapping[type[Any], Callable[[Any, Any], Any]] = {
 
 
 def broken_assertions(tree: ast.AST) -> Iterator[str]:
-    """The assertions at the top of a script that its own numbers break; others count as 1.
+    """The assertions at the top of a script that its own numbers break, whatever others are.
 
     `assert args.batch_size % (B * world_size) == 0` holds for some world only if for one."""
     if not isinstance(tree, ast.Module):
@@ -35,7 +35,7 @@ def broken_assertions(tree: ast.AST) -> Iterator[str]:
         if not isinstance(test, ast.Compare) or not is_comparison or not _is_modulo(test.left):
             continue
         compare = OPERATIONS.get(type(test.ops[0]))
-        left, right = _value(test.left, given, 0), _value(test.comparators[0], given, 0)
+        left, right = (_value(side, given, 0, None) for side in (test.left, test.comparators[0]))
         if compare is not None and None not in (left, right) and not compare(left, right):
             yield f"its own numbers break `{ast.unparse(test)}`"
 
@@ -65,15 +65,26 @@ def _given(tree: ast.Module) -> dict[str, ast.expr | None]:
     return given
 
 
-def _value(part: ast.expr | None, given: Mapping[str, ast.expr | None], depth: int) -> int | None:
-    """What an expression comes to; 1 where the script does not tell, None for no whole number."""
+def _value(
+    part: ast.expr | None,
+    given: Mapping[str, ast.expr | None],
+    depth: int,
+    untold: int | None,
+) -> int | None:
+    """What an expression comes to, None for no whole number; untold: for what nothing tells.
+
+    Within what it is divided by that is 1, with which a rest of nothing is easiest to have."""
+    if part is None:
+        return untold
     if depth > DEEPEST:
         return None
     if isinstance(part, ast.Constant):
         return part.value if type(part.value) is int else None
     if isinstance(part, ast.BinOp):
         operation = OPERATIONS.get(type(part.op))
-        left, right = _value(part.left, given, depth + 1), _value(part.right, given, depth + 1)
+        of_divisor = 1 if isinstance(part.op, ast.Mod) else untold
+        left = _value(part.left, given, depth + 1, untold)
+        right = _value(part.right, given, depth + 1, of_divisor)
         if operation is None or left is None or right is None:
             return None
         is_division = isinstance(part.op, ast.Mod | ast.FloorDiv)
@@ -83,4 +94,4 @@ def _value(part: ast.expr | None, given: Mapping[str, ast.expr | None], depth: i
     name = part.attr if isinstance(part, ast.Attribute) else ""
     if isinstance(part, ast.Name):
         name = part.id
-    return _value(given[name], given, depth + 1) if name in given else 1
+    return _value(given.get(name), given, depth + 1, untold)

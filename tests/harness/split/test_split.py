@@ -596,8 +596,10 @@ def test_a_script_that_settles_in_no_normal_form_is_refused() -> None:
         ("a = 8\nassert a % 2 == 0\n", False),
         ("class C:\n    a: int = 7\n    b = 2\nassert args.a % C.b == 0\n", True),
         ("a, b = 7, 2\nassert a % (b * world) == 0\n", True),
-        ("a = 8\na = 8\nassert a % 2 == 0\n", True),  # given twice, which is not told: counts as 1
-        ("a = f()\nassert a % 2 == 0\n", True),  # counts as 1
+        ("a = 7\na = 7\nassert a % 2 == 0\n", False),  # given twice: which one is not told
+        ("a = f()\nassert a % 2 == 0\n", False),  # may be even
+        ("a = 7\nassert a % 2 == rest\n", False),
+        ("a = 7\nassert a % f() == 0\n", False),  # may be 7
         ("a = 7.0\nassert a % 2 == 0\n", False),  # no whole number
         ("a = 7\nassert a % 0 == 0\n", False),
         ("a = 7\nassert a % (2 / b) == 0\n", False),  # a division is not told
