@@ -183,7 +183,7 @@ def _arms_by_block(rows: Sequence[Row], metric: str) -> dict[str, dict[object, f
 def _measured_slope(rows: Sequence[Row], sets: Sets, others: Sets) -> _Slope | None:
     """From the arms that differ in length alone, a mean per block."""
     baseline = sets.get(frozenset())
-    losses, times = _arms_by_block(rows, "val_loss"), _arms_by_block(rows, "train_time_s")
+    losses = _arms_by_block(rows, "val_loss")
     steps = {row["arm"]: row["budget"] for row in rows if row["status"] == "finished"}
     if not others or baseline not in losses:
         return None
@@ -204,12 +204,17 @@ def _measured_slope(rows: Sequence[Row], sets: Sets, others: Sets) -> _Slope | N
             gained.append(fmean(slopes))
     if len(gained) < 2:
         return None
+    took = [
+        row["train_time_s"]
+        for row in rows
+        if (row["arm"], row["status"]) == (baseline, "finished") and row["train_time_s"] is not None
+    ]
     return _Slope(
         value=fmean(gained),
         se=stdev(gained) / math.sqrt(len(gained)),
         df=len(gained) - 1,
         steps=steps[baseline],
-        seconds=fmean(times[baseline].values()) if times.get(baseline) else math.nan,
+        seconds=fmean(took) if took else math.nan,
     )
 
 
