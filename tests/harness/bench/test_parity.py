@@ -243,6 +243,10 @@ def test_a_wrong_orthogonalisation_fails(
     code, out, _ = run(capsys, str(tmp_path))
     assert code == 1
     assert "FAIL" in out
+    unknown = {name: array for name, array in arrays.items() if name.endswith("/input")}
+    np.savez(tmp_path / "orthogonalize.npz", **unknown)
+    code, _, error = run(capsys, str(tmp_path))
+    assert code == 2 and "holds no case that is known here, CASE/input with CASE/" in error
 
 
 # ---------------------------------------------------------------- broken files

@@ -1,5 +1,6 @@
 """Units: what the records' own functions made of their inputs, and one wrong number."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -10,7 +11,9 @@ import torch
 
 from harness.__main__ import main
 from harness.bench.parity import check_unit
+from harness.bench.unit import Unit, deviation
 from harness.bench.units import UNITS, unit_of
+from harness.bench.units_bigram import exactly
 from harness.errors import UserError
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "units"
@@ -128,6 +131,18 @@ def test_arrays_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"adam_records\.npz: its arrays do not fit") as refused:
         check_unit(tmp_path / "adam_records.npz")
     assert "\n" not in str(refused.value)
+
+
+def test_a_figure_of_another_shape_is_no_figure() -> None:
+    short, long = np.zeros(2), np.zeros(3)
+    unit = Unit(pairs=lambda arrays: [(short, long)], bound=1.0)
+    with pytest.raises(ValueError, match=r"figures of shape \(2,\), here \(3,\)"):
+        deviation(unit, {})
+    with pytest.raises(ValueError, match=r"rows of shape \(2,\), here \(3,\)"):
+        exactly(short, torch.zeros(3))
+    told = Unit(pairs=lambda arrays: [(np.array([4.0, -8.0]), np.array([4.0, -6.0]))], bound=1.0)
+    assert deviation(told, {}) == 2.0
+    assert deviation(dataclasses.replace(told, relative=True), {}) == 0.25
 
 
 def test_other_records_and_inputs_go_by_the_rule_before_them(

@@ -1,13 +1,17 @@
 """Plug-ins: found, checked, and a stranger to every run that does not name them."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from harness.config import plugins
 from harness.config.listing import toggle_rows
-from harness.config.run import get
+from harness.config.plugin_errors import told_in_a_line
+from harness.config.run import RunConfig, get, with_fields
+from harness.config.schedule import factor_at
+from harness.config.validate_schedule import refused_alignment, refused_losses
 from harness.errors import UserError
 from harness.experiment.experiment import load_experiment
 from harness.experiment.values import check_plugin_value
@@ -121,6 +125,47 @@ def test_the_name_of_a_plug_in_that_is_nearly_right_is_answered_too(tmp_path, na
     with pytest.raises(UserError, match="which `plugins` does not name: add plugins") as error:
         experiment(tmp_path, EXPERIMENT.replace("cap.cap", name))
     assert str(error.value).endswith("; or did you mean 'plugin.cap.cap'?") == near
+
+
+def test_what_a_plug_in_decides_no_toggle_decides_too(tmp_path):
+    hooks = "\ndef loss(logits, targets, toggles):\n    pass\n\ndef order(documents, seed, toggles):\n    pass\n"
+    (tmp_path / "cap.py").write_text(PLUGIN + hooks, encoding="utf-8")
+    (tmp_path / "capped.yaml").write_text(EXPERIMENT, encoding="utf-8")
+    baseline, arm = (
+        a.config for a in load_experiment(str(tmp_path / "capped.yaml"), device="cpu").arms
+    )
+    listed = {"loss.next_tokens": (1.0, 0.5), "loss.prefix_weight": 0.5, "data.alignment": "packed"}
+    plain, both = with_fields(baseline, listed), with_fields(arm, listed)
+    for config in (arm, plain):
+        assert [*refused_losses(config), *refused_alignment(config)] == []
+    told = [*refused_losses(both), *refused_alignment(both)]
+    of_loss = (
+        f"and plug-in {tmp_path / 'cap.py'} both decide what is trained on: leave one of them out"
+    )
+    assert told == [
+        f"loss.next_tokens {of_loss}",
+        f"loss.prefix_weight {of_loss}",
+        f"data.alignment and plug-in {tmp_path / 'cap.py'} both decide where passes begin: leave one "
+        "of them out",
+    ]
+    alone = with_fields(arm, {**listed, "loss.next_tokens": ()})
+    assert [*refused_losses(alone)] == told[1:2]
+
+
+def test_what_is_no_error_of_a_plug_in_is_told_as_it_is():
+    for error in (KeyError("mine"), UserError("a line")):
+        with pytest.raises(type(error)) as met, told_in_a_line():
+            raise error
+        assert met.value is error
+
+
+def test_a_factor_that_refuses_in_its_own_words_is_not_told_as_a_fault():
+    def lr_factor(step, steps, factor, toggles):
+        raise UserError("my own words")
+
+    plug = SimpleNamespace(module=SimpleNamespace(lr_factor=lr_factor), toggles=None)
+    with pytest.raises(UserError, match=r"^my own words$"):
+        factor_at(RunConfig(), 3, [plug])
 
 
 def test_it_changes_the_arm_that_sets_it_and_no_other(tmp_path):

@@ -52,6 +52,31 @@ def test_a_record_of_ones_own_has_what_its_base_has(mine: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        (
+            "base: r63\nchange: {}\n",
+            r"ours\.yaml:2: unknown key 'change'; did you mean 'changes'\?",
+        ),
+        ("changes:\n  eps: 3\n", r"ours\.yaml:2: change 'eps' must be a mapping of dotted fields"),
+        ("changes:\n  eps:\n    optim.gone: 3\n", r"ours\.yaml:3: .*optim\.gone: there is none"),
+        (
+            "changes:\n  m:\n    optim.gate_lr_multiplier: 3\n",
+            r"ours\.yaml:3: .*what moves gate reads no lr_multiplier; there is optim\.gate_",
+        ),
+    ],
+)
+def test_what_a_record_of_ones_own_cannot_say_is_refused_with_its_line(
+    text: str, said: str, mine: Path
+) -> None:
+    records = mine.parent.parent / "records"
+    records.mkdir()
+    (records / "ours.yaml").write_text(text)
+    with pytest.raises(UserError, match=said):
+        load_preset("ours")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
         ("since: {r5: {rates: tuned}}", r"unknown record 'r5'; did you mean"),
         ("since: {r58: {set: {}}}", r"unknown key 'set', there may be rates, factor, noise"),
         ("since: {r58: {factor: {optim.muon_rate: 2}}}", r"optim\.muon_rate is not a field"),

@@ -112,6 +112,8 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"model.skip_layers": (1, 3), "model.skip_from": "attention", "model.n_layer": 4, "model.backout": 1}, ["model.skip_from=attention", "model.backout"]),
     ({**MUDD, "model.attn_free_layers": (3,)}, ["model.mudd=plain", "layer 3", "model.attn_free_layers"]),
     ({**MUDD, "model.mlp_free_layers": (3,)}, ["model.mudd=plain", "layer 3", "model.mlp_free_layers"]),
+    ({**MUDD, "model.bigram_hash": 97, "model.bigram_inject": "before_block"}, ["model.mudd=plain scales pairs", "after_attention"]),
+    ({**MUON, "model.qkv_layout": "separate", "optim.muon_groups": "head_pairs", "model.d_model": 192}, ["optim.muon_groups=head_pairs", "make 3", "even"]),
     ({**MUDD, "model.mudd_gate": 4}, ["model.mudd_gate=4", "model.n_layer"]),
     ({**MUDD, "model.mudd_gate": 2, "model.attn_free_layers": (1,), "model.dc_mha": (1,)}, ["model.dc_mha", "layer 1"]),
     ({**MUDD, "model.mudd_gate": 2, "model.xsa": (1,), "optim.xsa_lr": 0.1}, ["optim.xsa_lr=0.1", "none", "null"]),

@@ -4,6 +4,7 @@ import hashlib
 import json
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,13 +76,23 @@ def test_a_document_is_the_bytes_of_its_tokens(folder: Path, mine: Corpus) -> No
     assert max(len(text or b"") for text in texts) > 2
 
 
-def test_tokens_whose_bytes_are_not_known_have_no_prefixes(tmp_path: Path) -> None:
+def test_tokens_whose_bytes_are_not_known_have_no_prefixes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "text").mkdir()
     for n in range(20):
         (tmp_path / "text" / f"{n}.txt").write_text(f"{n} lines of text\n" * 20)
     corpus = prepare_text([tmp_path / "text"], name="plain", root=tmp_path)
     with pytest.raises(UserError, match=r"loss\.prefix_weight needs tokens .* corpus 'plain'"):
         token_texts(corpus)
+    monkeypatch.setattr(
+        bpe_module, "open_tokenizer", lambda name: SimpleNamespace(texts=[name] * 50256)
+    )
+    of_gpt2 = replace(corpus, vocab_size=50257, separator=50256)
+    texts = token_texts(of_gpt2)
+    assert texts[0] == "gpt2" and texts[50256] is None and len(texts) == 50257
+    with pytest.raises(UserError, match=r"loss\.prefix_weight needs tokens"):
+        token_texts(replace(of_gpt2, separator=0))
 
 
 def test_it_knows_its_bytes_per_token(folder: Path, mine: Corpus) -> None:

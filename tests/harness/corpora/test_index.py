@@ -1,12 +1,15 @@
 """Prepared corpora: what is in them, when they count as prepared, what the fingerprint depends on, and who may copy them."""
 
 import json
+import shutil
+import socket
 import sys
+import sysconfig
 import threading
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -136,6 +139,37 @@ def test_opening_what_is_not_there_says_what_to_run(
     small_corpus(tmp_path)
     with pytest.raises(UserError, match=message):
         open_corpus(name, tmp_path)
+
+
+def test_what_was_begun_is_told_how_to_prepare_it(tmp_path: Path) -> None:
+    for name, what in (("stdlib", "stdlib"), ("mine", "text PATH... --name mine")):
+        (tmp_path / name).mkdir()
+        why = f"its preparation was interrupted: run `ablate data prepare {what}`"
+        (listed,) = [entry for entry in list_corpora(tmp_path) if entry.name == name]
+        assert listed.missing == why
+    gone = "not prepared: run `ablate data prepare fineweb10B`"
+    assert {entry.missing for entry in list_corpora(tmp_path) if entry.name == "fineweb10B"} == {
+        gone
+    }
+
+
+def test_a_python_without_its_sources_has_no_corpus_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib").mkdir()
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / "lib"))
+    with pytest.raises(UserError, match="lib: no source files of the standard library here: use"):
+        prepare("stdlib", tmp_path / "data")
+
+
+def test_a_description_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    corpus = small_corpus(tmp_path)
+    (corpus.folder / "corpus.json").unlink()
+    (corpus.folder / "corpus.json").mkdir()
+    with pytest.raises(
+        UserError, match=r"corpus\.json: cannot be read \(Is a directory\): prepare"
+    ):
+        read_corpus(corpus.folder)
 
 
 def test_unknown_names_cannot_be_prepared(tmp_path: Path) -> None:
@@ -321,6 +355,22 @@ def test_a_node_copies_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert sorted(copied) == ["small_train_000001.bin", "small_val_000000.bin"]
 
 
+def test_a_node_without_room_for_a_copy_is_told_by_how_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = small_corpus(tmp_path / "shared")
+    needed = sum(path.stat().st_size for path in (*corpus.train, *corpus.val))
+
+    def room(free: int) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
+
+    room(needed - 1)
+    with pytest.raises(UserError, match=r": 0 MiB free, small takes 0: make room, or "):
+        cache_locally(corpus, tmp_path / "local")
+    room(needed)
+    assert cache_locally(corpus, tmp_path / "local").fingerprint == corpus.fingerprint
+
+
 def test_a_damaged_source_is_not_cached(tmp_path: Path) -> None:
     corpus = small_corpus(tmp_path / "shared")
     write_shard(corpus.val[0], np.array([256, 9]))
@@ -362,6 +412,50 @@ def test_a_lock_admits_one_at_a_time(
     for thread in threads:
         thread.join()
     assert most == 1
+
+
+def test_a_system_or_a_disk_without_locks_of_files_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(file: Any, how: int) -> None:
+        raise OSError("no locks here")
+
+    with open(tmp_path / "x", "w") as file:
+        assert lock_module.flock(file) is True
+        monkeypatch.setattr(lock_module, "fcntl", SimpleNamespace(flock=refuse, LOCK_EX=2))
+        assert lock_module.flock(file) is False
+        monkeypatch.setattr(lock_module, "fcntl", None)
+        assert lock_module.flock(file) is False
+    with lock(tmp_path / "x"):
+        assert (tmp_path / ".x.lock.d").is_dir()
+    assert not (tmp_path / ".x.lock.d").exists()
+
+
+def test_only_the_lock_of_a_process_of_this_machine_that_is_dead_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def kill(pid: int, signal: int) -> None:
+        asked.append((pid, signal))
+        raise {1: PermissionError, 2: ProcessLookupError}[pid]
+
+    monkeypatch.setattr(lock_module.os, "kill", kill)
+    held = tmp_path / "x.lock.d"
+    lock_module.release_if_dead(held)  # it was let go meanwhile
+    here = socket.gethostname()
+    for names, is_left in (
+        *(([f"{here}.1"], True), (["elsewhere.2"], True), ([f"{here}.2"], False)),
+        ([f"{here}.2", "elsewhere.2"], True),  # another waiter was faster
+    ):
+        held.mkdir(exist_ok=True)
+        for name in names:
+            (held / name).touch()
+        lock_module.release_if_dead(held)
+        assert held.exists() is is_left
+        for left in held.glob("*"):
+            left.unlink()
+    assert set(asked) == {(1, 0), (2, 0)}
 
 
 def test_a_lock_is_freed_by_an_error_inside(

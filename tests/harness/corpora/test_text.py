@@ -10,6 +10,7 @@ import sys
 import tracemalloc
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -432,6 +433,46 @@ def test_gpt2_without_its_library_or_its_table_says_what_to_do(
         match=r"cannot download GPT-2's table \(ConnectionError\): give the table as a file \(--vocabulary FILE: ",
     ):
         open_tokenizer("gpt2")
+
+
+class Encoding:
+    """Stands for tiktoken's: a token a character, the last one the separator."""
+
+    def __init__(self, name: str, **how: Any) -> None:
+        self.name, self.how, self.n_vocab = name, how, 5
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        return [ord(letter) % 4 for letter in text]
+
+    def decode_single_token_bytes(self, token: int) -> bytes:
+        return b"abcd"[token : token + 1]
+
+
+def test_gpt2s_table_is_the_librarys_or_that_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library: Any = ModuleType("tiktoken")
+    library.get_encoding, library.Encoding = Encoding, Encoding
+    monkeypatch.setitem(sys.modules, "tiktoken", library)
+    own = open_tokenizer("gpt2")
+    assert (own.name, own.vocab_size, own.separator, own.unit) == ("gpt2", 5, 4, "nats per token")
+    assert own.texts == (b"a", b"b", b"c", b"d")
+    tokens = own.encode("abc\u00e9".encode() + b"\xff")
+    assert tokens.dtype == np.uint16 and [*tokens] == [1, 2, 3, 1, 0xFFFD % 4]
+    of_file = open_tokenizer("gpt2", gpt2_merges(tmp_path))
+    assert (of_file.vocab_size, of_file.separator, len(of_file.texts)) == (260, 259, 259)
+    for n in (65535, 65536):
+        monkeypatch.setattr("harness.corpora.tokenizers.read_ranks", lambda path, n=n: range(n))
+        if n == 65535:
+            assert open_tokenizer("gpt2", tmp_path).separator == n
+            continue
+        with pytest.raises(UserError, match="65536 tokens and a separator do not fit into a shard"):
+            open_tokenizer("gpt2", tmp_path)
+
+
+def test_a_tokenizer_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(UserError, match="unknown tokenizer 'gpt3': there are bytes, gpt2, bpe"):
+        open_tokenizer("gpt3")
 
 
 def test_gpt2_tokens_do_not_depend_on_the_blocks(

@@ -138,6 +138,21 @@ def test_what_changed_lately_is_not_remembered(
     assert verifying.remembered() == {}
 
 
+@pytest.mark.parametrize("content", [b"[1]", b"no JSON", b'{"a": 1}'])
+def test_what_is_no_memory_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path))
+    assert verifying.remembered() == {}
+    (tmp_path / verifying.MEMORY).write_bytes(content)
+    assert verifying.remembered() == ({"a": "1"} if content[:1] == b"{" else {})
+
+
+def test_a_shard_that_is_gone_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"gone\.bin: cannot be read \(No such file or directory\)"):
+        verifying.state_of(tmp_path / "gone.bin")
+
+
 def test_a_node_without_a_place_to_remember_hashes_again(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,18 @@ def test_a_pass_that_begins_with_a_document_reads_on_and_the_rest_is_never_seen(
     assert passes.take(draw) == [[(1, 0, 5)], [(1, 4, 5)]]
 
 
+def test_a_shard_whose_last_document_is_the_only_one_left_for_a_pass_is_left(
+    tmp_path: Path,
+) -> None:
+    """None follows it, where the next pass would begin; one without any document holds no pass."""
+    draw = UpdateSize(n_passes=1, pass_tokens=4)
+    enough = write(tmp_path, [7] * 9, text([3, 9]), text([4, 5, 1]))
+    passes = DocumentStarts(enough, SEPARATOR)
+    assert passes.take(draw) == [[(2, 0, 5)]] and (passes.shard, passes.at) == (2, 4)
+    with pytest.raises(UserError, match="no shard holds the documents of an update, 1 times 4"):
+        DocumentStarts(enough[:2], SEPARATOR).take(draw)
+
+
 def test_what_a_shard_s_rest_cannot_fill_is_dropped(tmp_path: Path) -> None:
     paths = write(tmp_path, [7, 7, *text([5, 5, 5])], text([9, 9]))
     passes = Packed(paths, SEPARATOR)

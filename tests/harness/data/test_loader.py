@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.data.loader import BatchMemory, Layout, TokenStream, TrainLoader, ValLoader
-from harness.data.positions import SHARD_SWITCH, Global, PerRank, permutation
+from harness.data.positions import SHARD_SWITCH, Global, PerRank, locate, permutation
 from harness.data.prefetcher import Prefetcher
 from harness.data.shards import write_shard
 from harness.errors import UserError
@@ -449,6 +449,20 @@ def test_a_shard_too_short_is_refused_with_the_numbers(
 def test_sizes_that_do_not_divide_are_refused(change: dict[str, int], message: str) -> None:
     with pytest.raises(UserError, match=message):
         Layout(**{"batch_tokens": 128, "micro_tokens": 8, "seq_len": 4, "ranks": 8, **change})
+
+
+@pytest.mark.parametrize("process", [-1, 2])
+def test_a_process_is_one_of_its_world(process: int) -> None:
+    sizes = {"batch_tokens": 128, "micro_tokens": 8, "seq_len": 4, "ranks": 8, "world_size": 2}
+    with pytest.raises(ValueError, match=f"process {process} of a world of 2"):
+        Layout(**sizes, process=process)
+    assert [Layout(**sizes, process=n).micro_steps for n in (0, 1)] == [2, 2]
+
+
+def test_a_token_beyond_the_last_shard_is_nowhere() -> None:
+    assert [locate([3, 2], pos) for pos in (0, 2, 3, 4)] == [(0, 0), (0, 2), (1, 0), (1, 1)]
+    with pytest.raises(IndexError, match="0 tokens beyond the last shard"):
+        locate([3, 2], 5)
 
 
 @SMALL

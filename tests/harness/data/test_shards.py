@@ -92,6 +92,19 @@ def test_tokens_that_do_not_fit_are_refused(tmp_path: Path, tokens: list[int]) -
     assert list(tmp_path.iterdir()) == []
 
 
+def test_more_tokens_than_a_header_can_count_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.data.shards.MAX_TOKENS", 5)
+    writer = ShardWriter(tmp_path / "a.bin")
+    writer.append(np.arange(3, dtype=np.uint16))
+    writer.append(np.arange(2, dtype=np.uint16))
+    with pytest.raises(UserError, match=r"a\.bin: more than 5 tokens in one shard: split the text"):
+        writer.append(np.arange(1, dtype=np.uint16))
+    writer.close()
+    assert count_tokens(tmp_path / "a.bin") == 5
+
+
 def test_an_empty_shard_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no tokens to write"):
         write_shard(tmp_path / "a.bin", np.array([], dtype=np.uint16))

@@ -8,7 +8,7 @@ import pytest
 from harness.config.run import get
 from harness.config.schedule import SCHEDULED, schedule_at
 from harness.errors import UserError
-from harness.experiment.branch import differs_in_schedule
+from harness.experiment.branch import acts_before, differs_in_schedule
 from harness.experiment.cost import by_flops, estimate
 from harness.experiment.experiment import Experiment, load_experiment
 from harness.experiment.plan import plan_runs
@@ -65,6 +65,7 @@ REFUSED = {
     f"{FLOOR}budgets: [60, 80]\n": "branch_at and budgets do not go together",
     f"{FLOOR}axes: {{optim.muon_lr: [x0.5, x1]}}\n": "branch_at and axes do not go together",
     f"{FLOOR}phases: {{loss: {{}}, timing: {{}}}}\n": "branch_at and a timing phase do not go",
+    f"{FLOOR}estimand: retuned\n": "branch_at and estimand: retuned do not go together",
 }
 
 
@@ -82,6 +83,17 @@ def test_it_lies_within_every_arms_training(tmp_path: Path, at: str) -> None:
     with pytest.raises(UserError, match=r"branch_at.* (ends after 60 steps|must be a number)"):
         load(tmp_path, LATE.replace("branch_at: 36", f"branch_at: {at}") + FLOOR)
     assert load(tmp_path, LATE.replace("branch_at: 36", "branch_at: x0.5") + FLOOR).branch_at == 30
+
+
+def test_another_environment_acts_from_the_first_update_on(tmp_path: Path) -> None:
+    baseline, arm = load(tmp_path, LATE + FLOOR).arms
+    assert acts_before(36, arm, baseline) is None
+    elsewhere = replace(arm, runs_in="other")
+    assert acts_before(36, elsewhere, baseline) == (
+        "runs in another environment from the first update on: leave branch_at out"
+    )
+    assert (acts_before(60, arm, baseline) or "").startswith("ends after 60 steps")
+    assert "ends after" not in (acts_before(59, arm, baseline) or "")
 
 
 def test_a_window_counts_by_its_value(tmp_path: Path) -> None:

@@ -54,6 +54,20 @@ def test_points_that_rounding_makes_equal_are_one_arm(tmp_path: Path) -> None:
     assert sorted(arm.config.model.n_layer for arm in e.arms[1:]) == [2, 3, 4]
 
 
+def test_drawn_numbers_are_told_to_three_digits(tmp_path: Path) -> None:
+    e = load(
+        tmp_path,
+        "axes: {optim.muon_lr: [0.01, 0.04], schedule.lr_floor: [0.0, 0.5]}\ndraw: {sobol: 8}\n",
+    )
+    words = [[*arm.point.values()] for arm in e.arms[1:]]
+    for rate, floor in words:
+        assert rate == f"{float(rate):.3g}" and 0.01 <= float(rate) <= 0.04
+        assert floor == f"{float(floor):.3g}" and 0.0 <= float(floor) <= 0.5
+    assert sum(float(rate) < 0.02 for rate, _ in words) == 4  # evenly in the logarithm
+    assert sum(float(floor) < 0.25 for _, floor in words) == 4  # and, from zero on, as it is
+    assert len({rate for rate, _ in words}) == 8
+
+
 def test_changes_cross_the_drawn_points(tmp_path: Path) -> None:
     e = load(tmp_path, "changes: {a: r08.untied_head}\n" + AXES + "draw: {random: 3}\n")
     assert len(e.arms) == 1 + 2 * 3

@@ -1,5 +1,6 @@
 """Experiment files: what they resolve to, and the one line that each kind of bad input gets."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from harness.errors import UserError
 from harness.experiment.experiment import Experiment, load_experiment
 from harness.experiment.keys import check_name
 from harness.experiment.plan import plan_runs
+from harness.experiment.record import locked_plan
+from harness.experiment.values import check_plugin_value, holds_number, holds_whole
 
 GOOD = """
 name: good
@@ -108,6 +111,9 @@ def test_on_and_off_are_words_in_a_file_and_in_an_override(tmp_path: Path) -> No
     assert e.baseline.config.system.compile == "off"
 
 
+HALVING = GOOD.partition("changes")[0] + (
+    "axes: {optim.muon_lr: [x0.5, x2]}\nbudgets: [x0.5, x1]\nhalving: 2\n"
+)
 BAD = {  # text -> what the line must say
     "": "the file is empty",
     "name: [a\n": "not valid YAML",
@@ -186,7 +192,111 @@ BAD = {  # text -> what the line must say
         "r08.untied_head", "r08.cudnn_attention"
     ): "arm 'untied_head' is the baseline on this machine",
     GOOD + "plugins: [missing.py]\n": "no such file",
+    GOOD + "at_scale: {tiny: 3}\n": "at_scale: tiny must be a mapping of keys to values",
+    GOOD + "phases: {time: {}}\n": "phases: 'time' is not one of loss, timing",
+    GOOD + "phases: {timing: {}}\n": "phases: loss is missing",
+    GOOD + "phases: {loss: 3}\n": "phases: loss must be a mapping such as {gpus_per_run: 8",
+    GOOD + "phases: {loss: {gpus: 1}}\n": "phases: unknown key 'gpus' of loss",
+    GOOD + "phases: {loss: {gpus_per_run: 0}}\n": "phases: gpus_per_run of loss is 0, but must",
+    **{
+        f"{GOOD}seeds: {value}\n": "seeds is "
+        for value in (
+            *("[]", "[a]", "[-1]", "[2147483648]", "{min: 1, max: 3, stop: {decide: 0.05}}"),
+            *("{min: 4, max: 3, stop: {decide: 0.05}}", "{min: 2, max: x, stop: {decide: 0.05}}"),
+            *("{min: 2, max: 3, stop: 0.05}", "{min: 2, max: 3, stop: {when: 1}}"),
+            *("{min: 2, max: 3, stop: {decide: 0.05, half_width: 1}}", "many"),
+        )
+    },
+    GOOD + "seeds: {min: 2, max: 3, stop: {decide: 1}}\n": "seeds: stop decide is 1, but must",
+    GOOD + "seeds: {min: 2, max: 3, stop: {decide: 0}}\n": "seeds: stop decide is 0, but must",
+    GOOD + "seeds: {min: 2, max: 3, stop: {decide: yes}}\n": "seeds: stop decide is ",
+    **{
+        f"{GOOD}{key}: {value}\n": f"{key} is "
+        for key, values in (
+            ("slope", ("3", "{per_step: 1}", "{per_step: a, se: 1}", "{per_step: 0, se: 1}")),
+            ("slope", ("{per_step: 1, se: -1}", "{per_step: 1, se: 1, more: 1}")),
+            ("prior_noise", ("3", "{sd: 1}", "{sd: a, source: x}", "{sd: 0, source: x}")),
+            ("prior_noise", ("{sd: 1, df: 0.5, source: x}", "{sd: 1, df: 4.5, source: x}")),
+            ("prior_noise", ("{sd: 1, source: 2}", "{sd: 1, source: x, more: 1}")),
+        )
+        for value in values
+    },
+    **{
+        f"{GOOD}design: explicit\narms: {{{label}: [untied_head]}}\n": "must be printable and not"
+        for label in ("baseline", '"a\\tb"')
+    },
+    **{
+        HALVING + f"{key}: {value}\n": f"halving: {said}"
+        for key, value, said in (
+            ("changes", "{a: r08.untied_head}", "its points are those of `axes` without"),
+            ("confirm", "true", "it chooses and confirms nothing"),
+            ("primary", "step_ms", "the loss chooses: leave `primary` out"),
+            (
+                "seeds",
+                "{min: 2, max: 3, stop: {decide: 0.05}}",
+                "all points of a rung have the same",
+            ),
+            (
+                "phases",
+                "{loss: {}}",
+                "its runs choose by their loss at the end of a budget: leave `ph",
+            ),
+            (
+                "target",
+                "{val_loss: 3.0, reason: x}",
+                "its runs choose by their loss at the end of a",
+            ),
+            ("seeds", "1", "one seed tells no noise"),
+        )
+    },
+    HALVING.replace("halving: 2", "halving: 1"): "halving is 1, but must be a whole number from 2",
+    HALVING.replace("[x0.5, x2]", "[x2]"): "halving: one in 2 goes on, but there are 1 points",
+    HALVING.replace(
+        "[x0.5, x1]", "[x1]"
+    ): "halving: points go on from one of `budgets` to the next",
+    GOOD + "axes: {optim.muon_lr: 3}\n": "axis optim.muon_lr is 3, but must be a list of different",
+    GOOD + "axes: {optim.muon_lr: [1, true]}\n": "axis optim.muon_lr is [1, True], but must be a",
+    GOOD + "axes: {optim.muon_lr: []}\n": "axis optim.muon_lr is [], but must be a list of diff",
+    GOOD
+    + "estimand: retuned\nseeds: [1, 2]\naxes: {optim.*_lr: [x0.5, x1, x2]}\n": "estimand retuned needs `seeds` to be a number",
 }
+
+
+def test_what_just_fits_a_key_is_taken(tmp_path: Path) -> None:
+    text = GOOD + (
+        "seeds: [0, 2147483647]\nslope: {per_step: 0.1, se: 0, source: x}\n"
+        "prior_noise: {sd: 0.1, df: 1, source: x}\nphases: {loss: {gpus_per_run: 1}, timing: {}}\n"
+    )
+    e = load(tmp_path, text)
+    assert e.seeds == (0, 2147483647) and [*e.phases] == ["loss", "timing"]
+    assert e.slope is not None and (e.slope.per_step, e.slope.se, e.slope.source) == (0.1, 0.0, "x")
+    assert e.prior_noise is not None and (e.prior_noise.sd, e.prior_noise.df) == (0.1, 1.0)
+    locked = locked_plan(e)
+    assert locked["prior_noise"] == {"sd": 0.1, "df": 1.0, "source": "x"}
+    assert (locked["seeds"], locked["seeds_rule"]) == ([0, 2147483647], None)
+    rule = {"min": 2, "max": 2, "stop": {"decide": 0.05}}
+    adaptive = load(tmp_path, f"{GOOD}seeds: {rule}\n")
+    assert adaptive.seeds_rule is not None and len(adaptive.seeds) == 2
+    later = replace(adaptive, seeds=(*adaptive.seeds, 7, 8))
+    locked = locked_plan(later)  # what the rule adds is no change of plan
+    assert locked["seeds"] == [*adaptive.seeds] and locked["seeds_rule"] == rule
+    assert "prior_noise" not in locked
+
+
+def test_two_arms_that_are_the_same_runs_are_refused(tmp_path: Path) -> None:
+    head = GOOD.partition("changes")[0]
+    same = "changes: {a: {schedule.steps: 200}, b: {schedule.steps: 100}}\nbudgets: [50, 60]\n"
+    with pytest.raises(
+        UserError, match=r"arms '(\w+)' and '(?!\1')\w+' are one and the same at 50 steps"
+    ):
+        plan_runs(load(tmp_path, head + same), need_data=False)
+
+
+def test_what_no_toggle_declares_holds_no_number(tmp_path: Path) -> None:
+    fields = ("optim.muon_lr", "model.n_layer", "model.tied_head", "model.gone", "plugin.a.b")
+    assert [holds_number(field) for field in fields] == [True, True, False, False, False]
+    assert [holds_whole(field) for field in fields] == [False, True, False, False, False]
+    assert check_plugin_value("plugin.a.b", "as it is", "x") == "as it is"
 
 
 @pytest.mark.parametrize("text", BAD, ids=range(len(BAD)))

@@ -156,6 +156,9 @@ def test_a_damaged_trunk_is_one_line(spec_of: Callable[..., RunSpec], tmp_path: 
         go(branched, file)
     with pytest.raises(UserError, match="cannot be read"):
         go(branched, tmp_path / "none.pt")
+    torch.save({"step": AT + 1}, file)
+    with pytest.raises(UserError, match=rf"trunk.pt is the state at update {AT + 1}, not {AT}"):
+        go(branched, file)
 
 
 def test_names_differ_by_trunk_alone(spec_of: Callable[..., RunSpec]) -> None:

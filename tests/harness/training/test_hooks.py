@@ -253,6 +253,10 @@ BAD = {
         "def optimizers(groups, toggles):\n    return [torch.optim.SGD([{**g, 'lr': None} for g in groups])]",
         "optimizers gives the group of embed.weight the lr None, but must give a finite number: set",
     ),
+    "a group without a rate": (
+        "class Bare(torch.optim.Optimizer):\n    def __init__(self, groups):\n        super().__init__([{'params': g['params']} for g in groups], {})\n\ndef optimizers(groups, toggles):\n    return [Bare(groups)]",
+        "optimizers gives a group without 'lr': the schedule scales it",
+    ),
     "a group of an infinite rate": (
         "def optimizers(groups, toggles):\n    return [torch.optim.SGD([{**g, 'lr': 1e999} for g in groups])]",
         "the lr inf, but must give a finite number",

@@ -134,6 +134,18 @@ def test_other_hardware_a_missing_log_and_no_predecessor_are_not_comparable() ->
     assert (missing.verdict, missing.why) == ("not comparable", "no log of the record")
 
 
+def test_a_record_of_the_same_program_is_held_against_nothing() -> None:
+    same = arm("old", 3.278)
+    assert (judged(same, same).why, judged(same, same).loss) == ("the same program as before", None)
+
+
+def test_what_logs_without_times_leave_open_has_no_price() -> None:
+    old, new = (replace(arm(name, 3.278, n=2), log_times=np.array([])) for name in ("old", "new"))
+    settling = judged(old, replace(new, steps=1999), by_steps=True).settling
+    assert settling is not None and settling.runs >= 6 and settling.runs % 2 == 0
+    assert np.isnan([settling.gpu_hours, settling.compiling, settling.price]).all()
+
+
 def test_one_run_resolves_nothing() -> None:
     row = judged(arm("old", 3.278), arm("new", 3.278, steps=1000, n=1))
     assert row.verdict == "unresolved"

@@ -65,6 +65,16 @@ def test_complete_blocks_are_judged_by_the_larger_error_of_the_whole_ladder():
         assert (effect.p < 0.05) == (effect.low > 0 or effect.high < 0)
 
 
+def test_of_losses_without_noise_each_part_is_a_difference_alone():
+    exact = np.arange(4.0)[:, None] ** 2 + np.arange(5.0)
+    found = increments(chain_of(exact), PAIRS, level=0.95, m=3)
+    assert [effect.delta for effect in found.values()] == pytest.approx([1.0, 3.0, 5.0])
+    for effect in found.values():
+        assert (effect.method, effect.low, effect.high, effect.p, effect.n_blocks) == (
+            *(Method.DIFFERENCE, None, None, None, 5),
+        )
+
+
 @pytest.mark.parametrize("noisy", [0, 2, 3])
 def test_the_study_computes_the_same_intervals(noisy):
     y = drawn(n_blocks=5)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reports.analysis.compare import compare_all
-from reports.analysis.optimum import Lowest, lowest_told, optima
+from reports.analysis.optimum import GridAxis, Lowest, lowest_told, optima
 from reports.analysis.slopes import Slopes, lowest, slope_weights
 from reports.figures.base import CHAR_PX, NARROW, WIDE
 from reports.figures.heat import MOST_COLUMNS, TIGHT, HeatCell, HeatMap, heat_map
@@ -78,6 +78,18 @@ def test_a_lowest_loss_beyond_the_grid_or_nowhere_has_no_number(tmp_path):
     assert optimum_answer([*found.values()]) == (
         "The loss along optim.muon_lr is lowest at x2 or beyond for base, x0.5 or beyond for a."
     )
+
+
+def test_an_axis_that_reaches_zero_is_taken_as_it_is():
+    places = [[*GridAxis(name="x", words=words).places] for words in (("0", "1", "4"), ("1", "4"))]
+    assert places == [[0.0, 1.0, 4.0], [0.0, np.log(4)]]
+
+
+def test_one_block_tells_a_place_and_no_interval():
+    bend = np.array([1.0, 0.0, 1.5])[None, :, None]
+    place, ends = lowest(Slopes(losses=bend, places=np.array([0.0, 1.0, 2.0]), alpha=0.05))
+    assert place == pytest.approx(0.9) and ends is None
+    assert lowest_told(Slopes(losses=bend, places=np.array([0.0, 1.0, 2.0]), alpha=0.05))[2] is None
 
 
 def test_losses_that_curve_downwards_have_no_lowest_point():

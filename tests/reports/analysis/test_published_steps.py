@@ -2,12 +2,13 @@
 
 import dataclasses
 
+import pandas as pd
 import pytest
 
-from reports.analysis.published_steps import published_steps
+from reports.analysis.published_steps import own_effect, published_steps
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
-from reports.inputs.noise import PUBLISHED
+from reports.inputs.noise import PUBLISHED, benchmark_noise
 from reports.inputs.published import read_table
 from reports.page.write import render
 from reports.verify.page import read_page
@@ -80,6 +81,51 @@ def test_other_sizes_and_unfinished_runs_are_not_judged(tmp_path):
     assert set(verdicts(small).values()) == {"not testable here"}
     waiting = made(tmp_path / "some", outcome={("r08", 0): "pending"})
     assert set(verdicts(waiting).values()) == {"not resolved"}
+    runs = finished.runs.assign(
+        status=finished.runs["status"].mask(finished.runs["arm"] == "r08", "diverged")
+    )
+    step = published_steps(dataclasses.replace(finished, runs=runs))[0]
+    assert (step.verdict, step.why, step.ours) == ("not resolved", "runs diverged", None)
+
+
+def timed(**facts):
+    """Three runs of two arms in blocks on one node; facts: columns that are otherwise."""
+    rows = []
+    for arm, of_arm in (("a", 3.0), ("b", 3.2)):
+        for block in range(3):
+            rows.append({"arm": arm, "block": block, "seed": block, "status": "finished",
+                         "val_loss": of_arm + 0.01 * block**2 * len(rows), "step_ms": 99.0 + len(rows),
+                         "budget": 10, "role": "loss", "device": "cuda", "gpu": "H100", "node": "n0",
+                         "session": None, "run_id": f"{arm}{block}", "metrics_digest": f"{arm}{block}",
+                         "replicate": 0, "train_time_s": 1.0, "hardware": "x", "imported": False})  # fmt: skip
+    return pd.DataFrame(rows).assign(**facts)
+
+
+def test_our_own_effect_is_paired_or_says_why_there_is_none():
+    runs = timed()
+    effect, why = own_effect(runs, ("b", "a"), "val_loss")
+    assert why == "" and effect.value == pytest.approx(0.2 + 0.03 * 5 / 3) and effect.df == 2
+    of_b = runs["arm"] == "b"
+    for facts, metric, said in (
+        ({"status": runs["status"].mask(of_b, "diverged")}, "val_loss", "runs diverged"),
+        ({"status": runs["status"].mask(of_b, "failed")}, "val_loss", "one of the two arms has no"),
+        ({"status": runs["status"].mask(~of_b, "failed")}, "step_ms", "one of the two arms has no"),
+        ({"gpu": runs["gpu"].mask(of_b, "A100")}, "step_ms", "the two arms ran on different hard"),
+        ({"status": runs["status"].mask(runs["block"] > 0, "failed")}, "val_loss", "one run each"),
+    ):
+        effect, why = own_effect(runs.assign(**facts), ("b", "a"), metric)
+        assert effect is None and why.startswith(said), (facts, why)
+    other = runs.assign(gpu=runs["gpu"].mask(of_b, "A100"))
+    assert own_effect(other, ("b", "a"), "val_loss")[1] == ""  # no loss depends on it
+
+
+def test_times_without_blocks_on_several_nodes_have_the_error_of_two_nodes():
+    runs = timed(block=None)
+    alone, _ = own_effect(runs, ("b", "a"), "step_ms")
+    apart = runs.assign(node=runs["node"].mask(runs["arm"] == "b", "n1"))
+    across, _ = own_effect(apart, ("b", "a"), "step_ms")
+    assert across.value == alone.value
+    assert across.se**2 == pytest.approx(alone.se**2 + benchmark_noise().nodes.of_two.se ** 2)
 
 
 def test_the_page_prints_both_sides_and_no_milliseconds(tmp_path):

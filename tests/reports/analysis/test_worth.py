@@ -1,5 +1,8 @@
 """A loss in steps and seconds by the slope of arms of another length: how far that is measured."""
 
+import math
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -9,6 +12,64 @@ from reports.page.study import share_cell
 
 NAMES = ["base", "a", "b", "both"]
 ARMS = {frozenset(): "base", frozenset("a"): "a", frozenset("b"): "b", frozenset("ab"): "both"}
+
+
+def runs_of(**losses: float) -> pd.DataFrame:
+    """Four blocks of these arms; those called short have another length."""
+    rows = []
+    for arm, loss in losses.items():
+        for block in range(4):
+            budget = 16 if "short" in arm else 20
+            rows.append((arm, block, "finished", budget, loss + 1e-5 * block * len(arm), 2.0))
+    columns = ["arm", "block", "status", "budget", "val_loss", "train_time_s"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+FOREIGN = Plan(name="worth", foreign=True, baseline="base")
+SHORT = {**ARMS, frozenset("nz"): "short z", frozenset("n"): "short"}
+
+
+def test_a_slope_needs_an_arm_that_differs_from_another_in_length_alone_in_two_blocks() -> None:
+    runs = runs_of(base=3.0, a=2.9, short=3.02, **{"short z": 9.9})
+    worth = Worth.of(runs, FOREIGN, SHORT)  # of z alone there is no arm
+    assert worth is not None
+    assert worth.slope.value == pytest.approx(0.02 / 0.22314, rel=0.01)
+    assert (worth.steps, worth.seconds, worth.slope.df) == (20.0, 2.0, 3.0)
+    assert Worth.of(runs, replace(FOREIGN, foreign=False), SHORT) is None
+    assert Worth.of(runs, FOREIGN, ARMS) is None
+    assert Worth.of(runs[runs["arm"] != "base"], FOREIGN, SHORT) is None
+    longer = runs.assign(budget=runs["budget"].where(runs["block"] > 0, runs["budget"] + 1))
+    assert Worth.of(longer, FOREIGN, SHORT) is None  # no arm has a length
+    is_short = runs["arm"].str.contains("short")
+    for n_blocks, is_there in ((1, False), (2, True)):
+        few = runs[~is_short | (runs["block"] < n_blocks)]
+        assert (Worth.of(few, FOREIGN, SHORT) is not None) is is_there
+    unknown = runs.assign(val_loss=runs["val_loss"].mask(is_short))
+    assert Worth.of(unknown, FOREIGN, SHORT) is None
+
+
+def test_nothing_is_converted_by_a_slope_below_zero_or_beside_a_run_that_diverged() -> None:
+    names = ["base", "a"]
+    runs = runs_of(base=3.0, a=2.9, short=3.02)
+    worth = Worth.of(runs, FOREIGN, SHORT)
+    assert worth is not None
+
+    def judged(w: Worth, of_runs: pd.DataFrame) -> dict[str, bool]:
+        told = worth_judges(w, of_runs, names, anytime=False)
+        return {one.metric: one.judge is not None for one in told}
+
+    assert judged(worth, runs) == {"steps": True, "seconds": True}
+    for value in (0.0, -0.1):
+        turned = replace(worth, slope=replace(worth.slope, value=value))
+        assert judged(turned, runs) == {"steps": False, "seconds": False}
+    of_a = runs["arm"] == "a"
+    diverged = runs.assign(status=runs["status"].mask(of_a, "diverged"))
+    assert judged(worth, diverged) == {"steps": False, "seconds": False}
+    untimed = runs.assign(train_time_s=runs["train_time_s"].mask(of_a))
+    assert judged(worth, untimed) == {"steps": True, "seconds": False}
+    assert judged(replace(worth, seconds=math.nan), runs) == {"steps": True}
+    apart = runs.assign(block=runs["block"] + 9 * of_a)
+    assert judged(worth, apart) == {"steps": False, "seconds": False}  # no common block
 
 
 @pytest.mark.parametrize(("gain", "is_far"), [(0.021, False), (0.023, True), (-0.023, True)])

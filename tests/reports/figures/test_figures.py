@@ -4,6 +4,7 @@ import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,14 +16,16 @@ from harness.run.plan import Plan, PlanArm
 from reports.analysis.compare import compare_all
 from reports.analysis.interactions import interplay
 from reports.analysis.types import Comparisons
-from reports.figures.base import NARROW, WIDE, AxisScale, Figure, LogScale, tick_text
+from reports.figures.base import NARROW, WIDE, AxisScale, Figure, LogScale, extent, tick_text
 from reports.figures.bundles import Course, bundle
 from reports.figures.curves import BY_STEP, BY_TIME, ranges_of
 from reports.figures.differences import ArmDifference, Panels
+from reports.figures.gains import gain_bars
+from reports.figures.heat import HeatCell, lowest_words
 from reports.figures.palette import Palette
 from reports.figures.steps import step_distribution
 from reports.figures.tags import TAG_GAP, WIDE_TAG
-from reports.figures.waterfall import wrapped
+from reports.figures.waterfall import mean_of, wrapped
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
 from reports.inputs.published_experiments import published_experiment
@@ -460,3 +463,43 @@ def test_a_figures_table_is_its_rows_or_the_runs_that_it_shows_or_anothers() -> 
         "c": {"same_as": "a"},
         "d": {"same_as": "b"},
     }
+
+
+# ---------------------------------------------------------------- what is not there
+
+
+def test_an_axis_of_nothing_goes_from_zero_to_one() -> None:
+    assert extent([]) == extent([float("nan"), float("inf")]) == (0.0, 1.0)
+    low, high = extent([2.0], around=[4.0], pad=0.5)
+    assert (low, high) == (1.0, 5.0)
+
+
+def test_a_side_of_a_gain_that_is_not_resolved_says_so_in_place_of_its_bar() -> None:
+    def of_x(percent: float) -> float:
+        return 100 + percent
+
+    scale: Any = of_x
+    bars = gain_bars("a", {"systems": -20.0}, 10.0, scale)
+    assert "learning not resolved" in bars[0] and 'x="105.0" y="25.0"' in bars[0]
+    assert "not resolved" not in "".join(bars[1:]) and "rect" in "".join(bars[1:])
+
+
+def test_a_map_without_a_loss_has_no_lowest_place() -> None:
+    none = HeatCell(loss=None, n_finished=0, n_diverged=2)
+    assert lowest_words("a", {("x1",): none}) == lowest_words("a", {}) == "a: no loss"
+    cells = {("x1",): none, ("x2",): HeatCell(loss=1.5, n_finished=2, n_diverged=0)}
+    assert lowest_words("a", cells) == "a: lowest 1.5000 at x2 of 2 runs"
+
+
+def test_arms_beyond_the_hues_are_dashed() -> None:
+    palette = Palette(arms=tuple("abcdefghijkl"), baseline="a")
+    dashed = [arm for arm in palette.arms if palette.dash_attribute(arm)]
+    assert dashed == [*"jkl"]
+    assert palette.dash_attribute("j") == f' stroke-dasharray="{palette.dash("j")}"'
+
+
+def test_an_arm_without_runs_has_no_mean() -> None:
+    cells = {"a": SimpleNamespace(mean={"steps": 10.0, "val_loss": float("nan")})}
+    outcome: Any = SimpleNamespace(cells=cells)
+    asked = [("steps", "a"), ("val_loss", "a"), ("step_ms", "a"), ("steps", "b")]
+    assert [mean_of(*pair, outcome) for pair in asked] == [10.0, None, None, None]

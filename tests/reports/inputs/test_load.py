@@ -1,10 +1,11 @@
 """An experiment's folder as tables: what a run whose clock ran on while nothing else did still tells."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from reports.inputs.load import load
+from reports.inputs.load import confirmations_in, load
 from tests.report_fixtures import Arm, write_experiment
 from tests.sealing import seal_again
 
@@ -48,3 +49,13 @@ def test_an_experiment_that_is_not_there_is_told_with_those_that_are(tmp_path: P
     with pytest.raises(ValueError, match=r"no experiment 'other' here; there are one, two"):
         load("other", tmp_path)
     assert load(str(tmp_path / "experiments" / "one"), tmp_path).name == "one"
+
+
+def test_only_what_is_there_and_was_planned_to_confirm_has_confirmed(tmp_path: Path) -> None:
+    for name, confirm in (("again", True), ("other", False)):
+        write_experiment(tmp_path, arms=(Arm(name="base"),), n_seeds=1, n_points=2, confirm=confirm)
+        (tmp_path / "experiments" / "split").rename(tmp_path / "experiments" / name)
+        plan = tmp_path / "experiments" / name / "experiment.json"
+        plan.write_text(json.dumps(json.loads(plan.read_text()) | {"name": name}))
+    found = confirmations_in(tmp_path, ["gone", "other", "again"], accept_stale=True)
+    assert [other.name for other in found] == ["again"]

@@ -248,3 +248,16 @@ def test_of_records_with_several_links_both_sides_are_of_the_first(
     monkeypatch.setattr(published, "known_records", set)
     monkeypatch.setattr(published, "logged_arm", lambda record, arm: (record, arm))
     assert published.published_pair("r88", "r87") == (("r88", "new"), ("r87", "old"))
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("laddr", "did you mean 'published/ladder'?"),
+        ("x", "there are published/ladder, published/"),
+    ],
+)
+def test_evidence_that_is_not_there_is_named_with_what_there_is(name: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=f"unknown published evidence 'published/{name}'") as error:
+        published_experiment(name)
+    assert hint in str(error.value)

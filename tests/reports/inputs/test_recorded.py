@@ -1,6 +1,9 @@
 """What a run recorded as it went, read from its files."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 from harness.run.metrics import Validation
 from reports.inputs.recorded import read_validations
@@ -35,3 +38,17 @@ def test_single_steps_are_those_that_the_points_list_and_have_a_time() -> None:
     assert found is not None and found.single and found.n == 3
     assert (found.quantiles[0], found.quantiles[-1]) == (1.0, 3.0)
     assert of_points(points[1:2]) is None
+
+
+def test_a_long_log_is_read_in_pieces_and_loses_no_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reports.inputs.recorded.LINES_AT_ONCE", 3)
+    path = tmp_path / "metrics.jsonl"
+    for n in (2, 3, 7):
+        points = [
+            {"kind": "val", "step": i, "val_loss": 3.0, "train_time_s": 1.0} for i in range(n)
+        ]
+        path.write_text("".join(f"{json.dumps(point)}\n" for point in points))
+        assert [point.step for point in read_validations(path)] == [*range(n)]
+    assert read_validations(tmp_path / "gone.jsonl") == []

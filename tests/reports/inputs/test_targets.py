@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from harness.experiment.experiment import Experiment, load_experiment
 from reports.analysis.compare import compare_all
 from reports.inputs.load import load
+from reports.inputs.targets import decided
 from reports.page.write import write_report
 from reports.verify.verify import verify
 from tests.report_arms import LADDER
@@ -38,6 +40,13 @@ def test_it_is_midway_between_the_first_blocks_losses(results: Path) -> None:
     assert loaded.plan.target.val_loss == round((losses[150] + losses[300]) / 2, 3)
     assert loaded.plan.target.reason == "declared"
     assert loaded.runs["first_crossing_s"].notna().any()
+
+
+def test_before_the_baselines_first_block_has_run_there_is_none(results: Path) -> None:
+    plan = replace(load("split", results=results).plan)
+    assert plan.target
+    plan = replace(plan, target=replace(plan.target, val_loss=None))
+    assert decided(plan, [], accept_stale=False) is plan
 
 
 def test_nothing_of_its_block_moves_the_time_to_it(results: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reports.analysis.chain import ChainRow, ChainVerdict, Gain
+from reports.analysis.chain import ChainRow, ChainVerdict, Gain, Settling
 from reports.inputs.history import ArmFigures, Earlier, Link, PrintedLosses
 from reports.page.history import cells
 from reports.page.history_pairs import pairs_text
@@ -183,3 +183,17 @@ def test_the_losses_of_a_records_own_page_are_told_beside_those_of_its_parents()
     told = cells(row(before=None, arm=arm, parent=parent))["printed"]
     assert told == f"{said}, −0.0020 to its parent's"
     assert cells(row(before=None))["printed"] == ""
+
+
+def test_what_settles_a_row_is_priced_where_the_logs_have_times() -> None:
+    runs = Settling(runs=6, gpu_hours=12.34, compiling=0.56, price=7.8)
+    many = Settling(runs=6, gpu_hours=123.4, compiling=0.56, price=7.8)
+    unpriced = Settling(runs=6, gpu_hours=np.nan, compiling=np.nan, price=np.nan)
+    start = "6 runs, both arms in turn on one node"
+    for settling, said in (
+        (runs, f"{start}: 12.3 GPU-hours of training and 0.6 "),
+        (many, f"{start}: 123 GPU-hours of training and 0.6 "),
+        (unpriced, f"{start}; no times in the logs, so no price"),
+    ):
+        assert cells(row(before=None, settling=settling))["settling"].startswith(said)
+    assert cells(row(before=None))["settling"] == ""

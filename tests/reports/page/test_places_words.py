@@ -1,17 +1,28 @@
 """Where the loss is lowest along axes, in words; and the graph of what needs what: by hand."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from reports.analysis.optimum import GridAxis, Lowest, Optimum
+from reports.analysis.sensitivity import PointEffect, Sensitivity
 from reports.page import thin
+from reports.page.next_run import beyond_end, longer, resolving
 from reports.page.parts import group_styles, needs_graph
-from reports.page.places import listed, optimum_answer, place_words, where_words
-from reports.page.thin import kept_of
+from reports.page.places import (
+    listed,
+    optimum_answer,
+    place_words,
+    sign_words,
+    signs_answer,
+    where_words,
+)
+from reports.page.thin import kept_of, thinned
 
 AXIS = GridAxis(name="optim.muon_lr", words=("x0.5", "x1", "x2", "x4"))
 PLACE = Optimum(
@@ -76,12 +87,88 @@ def test_the_headline_of_an_axis_tells_places_first_and_then_who_has_none() -> N
     assert listed(names) == "a, b, c, d, e, f and 2 more"
 
 
+@pytest.mark.parametrize(
+    ("deltas", "said"),
+    [
+        ((0.1, -0.1), "not told apart at any of 2."),
+        ((0.4, -0.5), "its sign turns, from −0.5000 [−0.8000, −0.2000] at p1 to +0.4000 [+0.1000,"),
+        ((-0.4, 0.1, -0.6), "better at 2 of 3, most by −0.6000 [−0.9000, −0.3000] at p2; not told"),
+        ((0.4, 0.5, 0.1), "worse at 2 of 3, most by +0.5000 [+0.2000, +0.8000] at p1; not told"),
+        ((-0.4, -0.5), "better at every one of 2, least by −0.4000 [−0.7000, −0.1000] at p0."),
+        ((0.5, 0.4), "worse at every one of 2, least by +0.4000 [+0.1000, +0.7000] at p1."),
+    ],
+)
+def test_whether_an_arms_sign_holds_over_the_points_is_told_in_a_sentence(
+    deltas: tuple[float, ...], said: str
+) -> None:
+    assert sign_words(signs("a", *deltas), "base").startswith(
+        f"a against base at the same point: {said}"
+    )
+
+
+def signs(arm: str, *deltas: float) -> Sensitivity:
+    effects = [
+        PointEffect(point=f"p{n}", delta=delta, low=delta - 0.3, high=delta + 0.3)
+        for n, delta in enumerate(deltas)
+    ]
+    return Sensitivity(arm=arm, effects=tuple(effects))
+
+
+def test_six_arms_have_a_sentence_and_the_others_are_counted() -> None:
+    arms = [signs(name, 0.0) for name in "abcdefgh"]
+    for n, more in ((6, []), (7, ["1 more arm below."]), (8, ["2 more arms below."])):
+        told = signs_answer(arms[:n], "base")
+        assert len(told[:6]) == 6 and told[6:] == more
+        assert [sentence[0] for sentence in told[:6]] == list("abcdef")
+
+
+def test_curves_of_more_points_than_a_page_has_room_for_lose_some_and_others_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(thin, "MOST", 6)
+    rows = [("short", n, 9.0 - n) for n in range(6)] + [("long", n, 9.0 - n) for n in range(9)]
+    curves = pd.DataFrame(rows, columns=["run_id", "step", "val_loss"])
+    made = thinned(curves)
+    kept = {run: [*points["step"]] for run, points in made.groupby("run_id")}
+    assert kept == {"short": [0, 1, 2, 3, 4, 5], "long": [0, 1, 4, 5, 7, 8]}
+    assert [*made["run_id"].unique()] == ["short", "long"] and [*made.index] == [*range(12)]
+    flat = curves.assign(val_loss=3.0)  # of a stretch of two that are alike one would go
+    assert len(thinned(flat[:6])) == 6
+    assert [*thinned(flat)["run_id"]].count("short") == 6
+    assert len(thinned(curves[:0])) == 0
+
+
 def test_of_every_stretch_of_a_long_curve_its_highest_and_lowest_point_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(thin, "MOST", 6)
     losses = np.array([5.0, 4.0, 9.0, 1.0, 3.0, 3.0, 7.0, np.nan, 2.0, 6.0, 8.0])
     assert kept_of(losses) == [0, 2, 3, 6, 8, 10]  # two stretches between the ends
+
+
+def test_an_axis_goes_on_as_far_as_its_last_step_on_its_own_scale() -> None:
+    linear = replace(AXIS, words=("0", "1", "3"))
+    assert beyond_end(AXIS, 4.0, 2.0, 1.0) == 8.0 and beyond_end(AXIS, 0.5, 1.0, 1.0) == 0.25
+    assert beyond_end(AXIS, 4.0, 1.0, 0.5) == 8.0
+    assert beyond_end(linear, 3.0, 1.0, 1.0) == 5.0 and beyond_end(linear, 0.0, 1.0, 0.5) == -0.5
+    plan: Any = SimpleNamespace(draw=None, axes={})
+    facts: dict[str, Any] = {"axis": linear, "value": None}
+    assert longer(plan, of("a", Lowest.LAST, **facts)) == "optim.muon_lr: [0, 1, 3, 5]"
+    assert longer(plan, of("a", Lowest.FIRST, **facts)) == "optim.muon_lr: [-1, 0, 1, 3]"
+
+
+def test_what_resolves_an_arms_places_is_named_by_why_none_is_told() -> None:
+    one, other = of("a", Lowest.UNTOLD), of("a", Lowest.UNTOLD, axis=replace(AXIS, name="x"))
+    assert (
+        resolving([one]) == "more seeds or a wider optim.muon_lr, for a has no resolved place yet"
+    )
+    assert resolving([one, other]).startswith("more seeds or wider optim.muon_lr and x, for a has")
+    few = of("a", Lowest.TOO_FEW)
+    assert resolving([few]) == "more points of optim.muon_lr, for a has too few whole ones"
+    bent = replace(one, doubt="its fit lacks")
+    assert resolving([bent]) == (
+        "points drawn between narrower ends, for the quadratic of a does not fit"
+    )
 
 
 # ---------------------------------------------------------------- what needs what

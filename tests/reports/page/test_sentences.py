@@ -11,7 +11,14 @@ import pytest
 from harness.run.foreign import TrainerSpec
 from harness.run.plan import Lock, Plan, PlanArm, PlanCorpus
 from harness.run.readings import OwnMetric, Readings
-from reports.analysis.arm_values import ArmRow, gain_part, gain_reason, has_resolved
+from reports.analysis.arm_values import (
+    ArmRow,
+    gain_part,
+    gain_reason,
+    has_resolved,
+    target_interval,
+    target_reason,
+)
 from reports.analysis.cautions import Caution
 from reports.analysis.compare import compare_all
 from reports.analysis.optimum import GridAxis, Lowest, Optimum
@@ -443,6 +450,19 @@ def test_budgets_that_bracket_the_target_for_the_baseline_alone_are_called_so(
         warnings = (caution,) if arm in out_of_range else ()
         times[arm] = TimeEstimate(arm=arm, target=1.86, budgets=(100, 150), warnings=warnings)
     assert notes(outcome(times=times)) == [f"{who}{caution.text}"]
+
+
+def test_what_it_takes_to_the_target_is_told_or_not_resolved():
+    time = TimeEstimate(arm="a", target=1.86, budgets=(100, 150), warnings=())
+    row = ArmRow(arm="a", outcome=outcome(times={"a": time}))
+    assert (target_reason(row), target_interval(row)) == ("not resolved", None)
+    told = replace(time, seconds=2.0, seconds_low=1.0, seconds_high=3.0)
+    row = ArmRow(arm="a", outcome=outcome(times={"a": told}))
+    interval = target_interval(row)
+    assert target_reason(row) is None and interval is not None
+    assert (interval.low, interval.high) == (1.0, 3.0)
+    none = ArmRow(arm="a", outcome=outcome())
+    assert (target_reason(none), target_interval(none)) == (None, None)
 
 
 def test_a_next_step_is_a_command_that_can_be_typed():

@@ -18,7 +18,15 @@ from reports.inputs.load import load
 from reports.page.by_design import ByDesign
 from reports.page.draw import draw_all
 from reports.paper import figures as written
-from reports.paper.drawing import LEGEND_ROW, MARGIN, PX_PER_INCH, arc, paper_figure
+from reports.paper.drawing import (
+    LEGEND_ROW,
+    MARGIN,
+    PX_PER_INCH,
+    arc,
+    paper_figure,
+    path_through,
+    shape_of,
+)
 from reports.paper.style import page_style
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment
@@ -197,3 +205,14 @@ def test_a_file_where_the_folder_should_be_is_refused_in_one_line(tmp_path, caps
         main(["figures", "split", "-o", str(tmp_path / "file")])
     assert end.value.code == 2
     assert "a file lies there" in capsys.readouterr().err
+
+
+def test_what_is_no_shape_has_no_path() -> None:
+    assert path_through("") is None and shape_of(ET.Element("path", {"d": ""})) is None
+    assert shape_of(ET.Element("text")) is None
+    square = shape_of(ET.Element("rect", {"x": "1", "y": "2", "width": "3", "height": "4"}))
+    assert square is not None and square.vertices.tolist() == [
+        *([1.0, 2.0], [4.0, 2.0], [4.0, 6.0], [1.0, 6.0], [1.0, 2.0]),
+    ]
+    line_ = shape_of(ET.Element("line", {"x1": "1", "y2": "2"}))
+    assert line_ is not None and line_.vertices.tolist() == [[1.0, 0.0], [0.0, 2.0]]

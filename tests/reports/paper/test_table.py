@@ -14,6 +14,7 @@ import pytest
 from harness.__main__ import main
 from reports.analysis.arm_columns import ARM_COLUMNS
 from reports.analysis.compare import compare_all
+from reports.inputs.columns import Column
 from reports.inputs.load import load
 from reports.inputs.published_experiments import published_experiment
 from reports.latex import escaped
@@ -201,3 +202,19 @@ def test_compare_prints_it_and_refuses_what_there_is_not(tmp_path, capsys, monke
 def test_a_new_statistic_of_an_arm_is_called_as_its_key_says() -> None:
     column = replace(ARM_COLUMNS[0], key="val_loss.median")
     assert column_names(column, "nats_per_token") == ("val_loss_median_nats_per_token",)
+
+
+@pytest.mark.parametrize(
+    ("key", "names"),
+    [
+        ("val_loss.effect", ("delta_val_loss_nats",)),
+        ("own_val_loss.interval", ("own_part_val_loss_low_nats", "own_part_val_loss_high_nats")),
+        ("step_ms.effect", ("delta_step_time_percent",)),
+        ("acc.effect", ("delta_acc",)),
+        ("acc.mean", ("acc",)),
+        ("acc.sd", ("acc_sd",)),
+        ("acc.p", ("delta_acc_p",)),
+    ],
+)
+def test_a_scripts_own_metric_has_no_unit(key, names):
+    assert column_names(Column(key=key, meaning=""), "nats") == names

@@ -8,7 +8,7 @@ from scipy import stats
 
 from reports.stats.contrasts import Sample, analyse, correlation
 from reports.stats.moderated import Prior
-from reports.stats.outcomes import exact_rate, permuted_effect
+from reports.stats.outcomes import exact_rate, labels, permuted_effect
 from reports.stats.simultaneous import max_t_quantile
 from reports.stats.two_way import drawn_squares, split_variances, two_way
 from reports.stats.unblocked import welch, widening
@@ -319,6 +319,19 @@ def test_the_inverted_interval_holds_what_the_test_does_not_reject():
 def test_too_few_runs_for_the_level_say_so():
     r = permuted_effect(np.array([1.0, 2.0]), 1, np.array([1.0, 2.0, 3.0]), 0, alpha=0.05)
     assert r.p_attainable == pytest.approx(2 / 20) and r.low is None
+
+
+def test_of_more_labellings_than_are_tried_some_are_drawn_the_observed_one_first():
+    every, drawn = labels(6, 12), labels(8, 16)
+    assert (len(every), len(drawn)) == (math.comb(12, 6), 4000)
+    for rows, n in ((every, 6), (drawn, 8)):
+        assert rows[0].tolist() == [True] * n + [False] * n and (rows.sum(axis=1) == n).all()
+    assert drawn.mean(axis=0) == pytest.approx([0.5] * 16, abs=0.05)
+    assert len({tuple(row) for row in drawn.tolist()}) > 3000
+    arm, baseline = np.arange(8.0), np.arange(8.0) + 9
+    apart = permuted_effect(arm, 0, baseline, 0, alpha=2e-4)
+    assert apart.p_attainable == 1 / 4000 <= apart.p < 0.002 and apart.low is None
+    assert permuted_effect(arm[:5], 0, baseline[:4], 0, alpha=0.05).p_attainable == 1 / 126
 
 
 def test_a_declared_noise_is_averaged_with_the_runs_own_and_its_df_are_added():

@@ -1,11 +1,13 @@
 """The model of loss against steps in blocks: which test and which degrees of freedom it goes by, from textbooks' formulas."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import optimize, stats
 
+from reports.stats.loss_blocks import BlockErrors
 from reports.stats.loss_model import LossModel, Slope, fit
 
 BUDGETS = (2700, 3300)
@@ -73,3 +75,24 @@ def test_a_slope_from_outside_brings_its_variance_and_no_degrees_of_freedom() ->
     assert found.value == pytest.approx(X[0] + theta)
     assert found.se == pytest.approx(math.sqrt(own + outside))
     assert found.df == pytest.approx((own + outside) ** 2 / (own**2 / (n - 1)))
+
+
+def test_what_fewer_than_two_blocks_fix_has_no_error() -> None:
+    values = np.array([[1.0, 2.0], [3.0, np.nan], [5.0, 5.0]])
+    errors = BlockErrors(values=values, outside=np.diag([0.5, 0.0]))
+    first, second, both = np.eye(2)[0], np.eye(2)[1], np.ones(2)
+    within = 4.0 / 3  # of 1, 3 and 5 the variance over their number
+    variance, df = errors.variance(first)
+    assert variance == pytest.approx(within + 0.5)
+    assert df == pytest.approx(2 * (1 + 0.5 / within) ** 2)
+    assert errors.variance(both) == pytest.approx((49 / 2 / 2 + 0.5, (1 + 0.5 / 12.25) ** 2))
+    assert errors.covariance(first, second) == pytest.approx(
+        np.array([[8.0, 6.0], [6.0, 4.5]]) / 2 + [[0.5, 0], [0, 0]]
+    )
+    few = BlockErrors(values=values[:2], outside=errors.outside)
+    assert few.variance(second) == (math.inf, 1.0)
+    assert few.covariance(first, second).tolist() == [[math.inf] * 2] * 2
+    line = of_lines(np.full((1, 2), -0.19), np.array([[3.28, 3.281]]))
+    assert replace(line, errors=few).theta_interval(0, 0.05) is None
+    alike = BlockErrors(values=np.ones((4, 2)), outside=np.zeros((2, 2)))
+    assert alike.variance(first) == (0.0, 3.0)

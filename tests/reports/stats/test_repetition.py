@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.stats.repetition import ALPHA, POWER, gate
+from reports.stats.intervals import Estimate
+from reports.stats.repetition import ALPHA, POWER, gate, of_ratio
 
 
 def test_from_the_gate_on_a_perfect_measurement_confirms_with_the_power_that_is_said():
@@ -19,3 +20,12 @@ def test_from_the_gate_on_a_perfect_measurement_confirms_with_the_power_that_is_
             assert found == pytest.approx(POWER, abs=0.004)
         else:
             assert (found < POWER) == (size < gate())
+
+
+def test_beside_a_figure_without_an_error_a_ratio_is_a_t_test_of_ours_alone():
+    ours = Estimate(value=-0.012, se=0.002, df=8.0)
+    published = Estimate(value=-0.01, se=0.0)
+    for ratio in (0.5, 1.5):
+        found = of_ratio(ours, published, ratio)
+        below = stats.t.cdf((0.012 - ratio * 0.01) / 0.002, 8)
+        assert (float(found.less), float(found.more)) == pytest.approx((below, 1 - below))

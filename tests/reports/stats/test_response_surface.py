@@ -1,5 +1,7 @@
 """The quadratic surface: a textbook's numbers, and its region held against what it is by definition."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -88,6 +90,8 @@ def test_what_is_no_bowl_or_flat_has_no_region():
     assert ridge.edge(0.05) is None and not ridge.is_told_no_bowl(0.05)
     flat = surface_through(noise, z)
     assert [flat.slope_sign(axis, 0.05) for axis in (0, 1)] == [0, 0]
+    plane = dataclasses.replace(slope, coefficients=np.array([1.0, 3.0, -1.0, 0.0, 0.0, 0.0]))
+    assert np.isnan(plane.stationary).tolist() == [True, True]
 
 
 def test_losses_without_noise_are_judged_by_nothing():

@@ -118,6 +118,11 @@ def test_slopes_per_step_and_per_hundred():
         (lambda: track1([3.27, 3.27, 3.27]), "sd is 0"),
         (lambda: track1([3.27, math.nan]), r"not a number \(run 2 of 2\)"),
         (lambda: track3([math.inf]), "not a number"),
+        (lambda: track1([3.27, 0.0]), "rule track1 got a loss of 0: a validation loss is above"),
+        (
+            lambda: track3([3.27, -1.5]),
+            "rule track3 got a loss of -1.5: a validation loss is above",
+        ),
         (
             lambda: track3_pair(
                 old_mean=3.28, old_n=0, old_steps=10, new_mean=3.27, new_n=1, new_steps=9

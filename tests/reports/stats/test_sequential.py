@@ -104,6 +104,12 @@ def test_peeking_without_an_effect_stays_below_alpha_and_the_plug_in_mixture_doe
 
 def test_one_difference_says_nothing():
     assert t_mixture(np.array([0.3]), 0.05) == (-np.inf, np.inf, 1.0)
+    noisy, alike = np.arange(7.0), np.ones(7)
+    unknown = (-np.inf, np.inf, 1.0)
+    assert independent_t_mixture(noisy[1:], noisy, 0.05) == unknown
+    assert independent_t_mixture(noisy, noisy[1:], 0.05) == unknown
+    assert independent_t_mixture(alike, alike + 1, 0.05) == unknown  # no error to judge by
+    assert independent_t_mixture(noisy, noisy, 0.05) != unknown
 
 
 def test_independent_samples_have_the_wider_of_two_sequences():
@@ -187,6 +193,12 @@ def test_the_smallest_alpha_inverts_a_sequence():
         t_mixture(d, 0.05)[2], rel=1e-4
     )
     assert smallest_alpha(lambda alpha: None) == 1.0
+    assert smallest_alpha(lambda alpha: (1.0, 2.0)) == smallest_alpha(lambda alpha: (-2.0, -1.0))
+    assert smallest_alpha(lambda alpha: (1.0, 2.0)) == 1e-9  # its floor
+    assert (
+        smallest_alpha(lambda alpha: (0.0, 2.0)) == smallest_alpha(lambda alpha: (-2.0, 0.0)) == 1.0
+    )
+    assert smallest_alpha(lambda alpha: (1.0, 2.0), floor=1e-3) == 1e-3
 
 
 def test_a_sequence_that_errs_for_skewed_noise_of_one_arm_warns():

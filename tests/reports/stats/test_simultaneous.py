@@ -102,6 +102,11 @@ def test_arms_that_do_not_go_with_each_other_have_no_product_structure():
         corr[i, j] = corr[j, i] = 0.0
         assert product_structure(corr) is None
     assert product_structure(equal(3)) == pytest.approx(np.sqrt([0.5] * 3))
+    assert product_structure(equal(1)) == [0.0]
+    for r in (-0.1, 1.0):
+        assert product_structure(equal(2, r)) is None
+    for r in (0.0, 0.3):
+        assert product_structure(equal(2, r)) == pytest.approx([np.sqrt(r)] * 2)
 
 
 def test_the_last_bits_of_a_correlation_do_not_move_what_is_simulated_from_it():

@@ -94,6 +94,12 @@ def test_blocks_that_lack_a_run_are_left_out_and_few_are_unbounded():
         4
     ) > 0.05 > attainable(7)
     assert sequence(few[few["block"] == 0], model_of(few), (2,), 0.05, None) == (None, 1)
+    assert attainable(0) == attainable(1) == 1.0
+
+
+def test_without_a_slope_that_falls_for_sure_no_time_is_bounded():
+    noisy = table(np.random.default_rng(4), 9, noise=0.2)
+    assert sequence(noisy, model_of(noisy), (2, 0), 0.05, None) == (None, 9)
 
 
 def test_steps_timed_apart_have_a_sequence_of_their_own():

@@ -17,6 +17,7 @@ from reports.stats.verdicts import (
     Next,
     enough_for_sequence,
     enough_to_permute,
+    fresh_seeds,
     more_seeds,
     verdict,
 )
@@ -123,6 +124,24 @@ def test_seeds_are_asked_for_until_zero_is_left_or_the_margin_holds(
     assert more_seeds(evidence, replace(ONE, margin=margin)) == expected
 
 
+def test_fresh_seeds_find_a_difference_that_is_one_by_a_noise_that_is_known() -> None:
+    found = fresh_seeds(0.002, SEEN, ONE)
+    assert found is not None and 2 <= found < MANY_SEEDS
+    assert (fresh_seeds(0.004, SEEN, ONE) or MANY_SEEDS) < found
+    for difference, evidence in (
+        *((0.0, SEEN), (-0.002, SEEN), (1e-5, SEEN)),
+        *((0.002, replace(SEEN, se=None)), (0.002, replace(SEEN, se=0.0))),
+    ):
+        assert fresh_seeds(difference, evidence, ONE) is None
+
+
+def test_a_large_margin_is_told_whole() -> None:
+    tight = replace(SEEN, low=-1.0, high=1.0, delta=0.1)
+    for margin, told in ((999.0, "1e+03"), (1000.0, "1000"), (1234.0, "1234"), (-0.5, None)):
+        text = verdict(tight, replace(ONE, margin=margin)).text
+        assert (text == f"no difference larger than {told}") == (told is not None)
+
+
 def test_a_margin_in_percent_is_compared_on_the_scale_of_the_analysis() -> None:
     """Differences of logarithms, a margin in ms: 1 % of 200 ms is 2 ms."""
     evidence = replace(SEEN, delta=-0.002, se=0.003, scale=200.0)
@@ -160,6 +179,11 @@ def test_enough_is_the_first_number_at_which_the_method_can_decide(
 
 
 # ---------------------------------------------------------------- plans
+
+
+def test_too_few_blocks_for_a_sequence_detect_nothing() -> None:
+    losses = [plan_detectable(sd=1.0, n=n, n_arms=1, anytime=True).loss for n in (6, 7)]
+    assert losses[0] is None and losses[1] is not None
 
 
 def test_an_adaptive_plan_shares_its_alpha_among_the_arms() -> None:

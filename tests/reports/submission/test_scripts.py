@@ -3,8 +3,16 @@
 from pathlib import Path
 from zipfile import ZipFile
 
+import pytest
+
 from harness.run.code import CODE_LIMIT
-from reports.submission.scripts import data_readers, diff_of, kept_scripts, unread
+from reports.submission.scripts import (
+    data_readers,
+    diff_of,
+    kept_scripts,
+    unread,
+    validation_counts,
+)
 
 LOADS = """
 import numpy as np
@@ -50,6 +58,8 @@ def test_data_that_are_read_outside_of_functions_and_what_a_reader_is_given_coun
     assert found["the top level"] == "map(torch.tensor, shard(Settings.files))"
     assert found["files"] == "files = 'data/train_*.bin'"
     assert found.keys() == {"shard", "the top level", "files"}
+    declared = "class Settings:\n    files: str\nf.readinto(Settings.files)\n"
+    assert data_readers({"a.py": declared}) == {"the top level": "f.readinto(Settings.files)"}
     under = "if __name__ == '__main__':\n    with open('x') as f:\n        f.readinto(b)\n"
     assert data_readers({"a.py": under}) == {"the top level": "f.readinto(b)"}
 
@@ -80,3 +90,34 @@ def test_a_digest_that_leads_elsewhere_is_no_kept_code(tmp_path: Path) -> None:
     assert kept_scripts(tmp_path, "b") == {"a.py": "a = 1"}
     assert kept_scripts(tmp_path, "../other/a") is None
     assert kept_scripts(tmp_path, None) is None
+
+
+def test_code_that_is_not_there_or_damaged_is_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    assert kept_scripts(tmp_path, "a") is None
+    (tmp_path / "code" / "a.zip").write_bytes(b"no archive")
+    assert kept_scripts(tmp_path, "a") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "counts"),
+    [
+        ("val_tokens: int = 20 * 524288", {10485760}),
+        ("args.val_tokens = 5 + 2", {7}),
+        ("train(val_tokens=7 // 2)", {3}),
+        ("n = val_tokens = 0 + 5", {5}),
+        ("val_tokens = 7 // 0", set()),
+        ("val_tokens = 7 - 2", set()),
+        ("val_tokens = n * 8", set()),
+        ("val_tokens = 8 * n", set()),
+        ("val_tokens = True", set()),
+        ("val_tokens: int", set()),
+        ("n: int = 5", set()),
+        ("n = 5", set()),
+        ("train(n=5)", set()),
+    ],
+)
+def test_the_number_of_validation_tokens_is_read_however_the_code_sets_it(
+    line: str, counts: set[int]
+) -> None:
+    assert validation_counts({"a.py": line}) == counts

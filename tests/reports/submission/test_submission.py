@@ -15,11 +15,21 @@ from harness.__main__ import main
 from harness.foreign.log_runs import read_logs
 from harness.provenance.redact import redact
 from harness.run.foreign import ClockHint
+from harness.run.results import Result
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
 from reports.submission.case import Case, RuleCheck
 from reports.submission.lint import RULES, VAL_TOKENS, lint
-from reports.submission.submission import write_submission
+from reports.submission.readme import fields_of, standing_words, where_the_baseline_ran
+from reports.submission.statistics import baseline_beside, decimals, p_of
+from reports.submission.submission import (
+    cure_of_no_run,
+    metric_lines,
+    own_log,
+    printed_by_script,
+    script_log,
+    write_submission,
+)
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment
 
@@ -231,6 +241,7 @@ def test_every_rule_can_be_seen_to_fail():
 
 def test_the_folder_holds_what_a_pull_request_needs_and_no_secret(results, tmp_path):
     experiment = load("split", results=results)
+    (tmp_path / "pr").mkdir()  # an empty one is taken
     write_submission(
         experiment, ARM, tmp_path / "pr", results=results, redact=redact, target=TARGET
     )
@@ -329,3 +340,65 @@ def test_an_arm_without_a_finished_run_is_refused(tmp_path):
             redact=redact,
         )
     assert not (tmp_path / "pr").exists()
+
+
+def test_an_arm_whose_runs_are_all_stale_is_to_be_run_again(results: Path) -> None:
+    experiment = load("split", results=results)
+    assert cure_of_no_run(experiment, ARM) == "`ablate run split` first"
+    experiment.runs["stale"] = experiment.runs["arm"] != ARM
+    assert cure_of_no_run(experiment, ARM) == "`ablate run split` first"
+    experiment.runs["stale"] = experiment.runs["arm"] == ARM
+    cure = "its runs are stale: run them again, or admit them with --accept-stale"
+    assert cure_of_no_run(experiment, ARM) == cure
+
+
+def test_the_readme_says_on_what_its_runs_stand(results: Path) -> None:
+    experiment = load("split", results=results)
+    plan = experiment.plan
+    assert fields_of(plan, plan.baseline) == "* nothing: this is the baseline"
+    assert fields_of(plan, ARM).startswith("* `")
+    assert standing_words(plan).startswith("Exploratory")
+    assert standing_words(replace(plan, confirm=True)) == "Confirmed on fresh seeds"
+    at = "on the same node (node-0)"
+    assert where_the_baseline_ran(Case.of(experiment, ARM, TARGET)) == at
+    experiment.runs.loc[experiment.runs["arm"] == ARM, "node"] = "elsewhere"
+    alone = Case.of(experiment, ARM, TARGET)
+    assert where_the_baseline_ran(alone).startswith("on other nodes than the arm: times also")
+    assert len(baseline_beside(alone)) == len(alone.baseline) == 5
+
+
+def test_what_has_no_number_in_the_table_is_left_open() -> None:
+    assert (decimals(1.23456, 2), decimals(float("nan"), 2)) == ("1.23", None)
+    assert p_of([3.27, 3.271, 3.269], 3.28) == "0.0017"
+    assert p_of([3.27], 3.28) is None  # a t test has no sd of one run
+
+
+def test_a_log_is_told_by_what_stands_in_the_runs_folder(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    assert printed_by_script(log) == ""
+    log.write_text("no command")
+    assert printed_by_script(log) == "no command"
+    log.write_text("before\n$ python a.py\nstep 1\nstep 2\n")
+    assert printed_by_script(log) == "step 1\nstep 2\n"
+    result = Result(status="finished", val_loss=3.25)
+    line = "step:1/2 val_loss:{} train_time:1ms\n"
+    (tmp_path / "own-0.txt").write_text(line.format("3.25") + line.format("9.9"))
+    assert own_log(tmp_path, result) is None  # it ends elsewhere
+    (tmp_path / "own-1.txt").write_text(line.format("9.9") + line.format("3.25"))
+    text = own_log(tmp_path, result)
+    assert text is not None and "3.25" in text and own_log(tmp_path, None) is None
+    told = script_log(tmp_path, tmp_path, "d1", result)
+    lost = "# the code of this run (d1) is not in the results folder, or damaged"
+    assert told == f"{lost}\n{'=' * 100}\n{text}"
+
+
+def test_a_log_of_metrics_has_the_length_that_the_run_turned_out_to_have(tmp_path: Path) -> None:
+    point = {"step": 20, "train_time_s": 1.5, "val_loss": 3.25}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"kind": "val"} | point) + "\n")
+    result = Result(status="finished", budget=40)
+    tail = "val_loss:3.2500 train_time:1500ms step_avg:75.00ms"
+    assert metric_lines(tmp_path, {}, result) == [f"step:20/40 {tail}"]
+    assert metric_lines(tmp_path, {"budget": 30}, result) == [f"step:20/30 {tail}"]
+    skips = {"config": {"timing": {"protocol": "skip10"}}}
+    (line,) = metric_lines(tmp_path, skips, None)
+    assert line.startswith("step:20/None") and line.endswith("step_avg:150.00ms")

@@ -1,6 +1,7 @@
 """`verify` finds a lie of one unit of the last printed digit, wherever on a page it stands."""
 
 import json
+import math
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -310,6 +311,7 @@ def test_the_last_bits_are_never_written(noise):
     assert pixel(410.25 + 1e3 * noise) == pixel(410.25)
     assert kept(3.14159265 + noise) == kept(3.14159265)
     assert settled(2.5 + noise) == 2.5
+    assert settled(math.inf) == math.inf and settled(-math.inf) == -math.inf
 
 
 def test_the_tolerance_of_data_is_half_a_unit():
