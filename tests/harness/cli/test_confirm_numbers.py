@@ -74,8 +74,9 @@ def test_a_selected_point_sets_the_margin_though_nothing_is_judged() -> None:
         (["a"], effect("none", 0.0, NOT_JUDGED.text)),
         (["a"], effect("undecided", -0.04, "undecided")),
     ):
-        with pytest.raises(UserError, match="no effect is told apart from zero"):
-            confirm.half_the_smallest(outcome_of(a=named), arms)
+        for detect in (None, 0.0):
+            with pytest.raises(UserError, match="no effect is told apart from zero"):
+                confirm.half_the_smallest(outcome_of(a=named), arms, detect)
         assert confirm.half_the_smallest(outcome_of(a=named), arms, 0.05) == 0.025
     assert confirm.half_the_smallest(outcome, ["a"], 0.05) == 0.02
 

@@ -47,6 +47,10 @@ def test_finished_runs_price_their_own_kind_and_scale_the_others(
     assert got.slot_hours * 3600 == pytest.approx(50, rel=0.05)
     assert got.wall_hours == pytest.approx(got.slot_hours / 2)
     assert got.gpu_hours is None
+    assert (
+        f"to do: 5 runs, {got.tokens / 1e6:.1f}M training tokens, about {got.slot_hours:.2f} h of one slot, "
+        f"{got.wall_hours:.2f} h on this machine (from 1 finished run)"
+    ) in got.words
 
 
 def test_without_runs_the_flops_and_the_card_give_the_time(
@@ -60,6 +64,10 @@ def test_without_runs_the_flops_and_the_card_give_the_time(
     run_s = cost.by_flops(on_gpus[0].spec)
     assert got.gpu_hours * 3600 == pytest.approx(6 * 2 * run_s, rel=0.05)
     assert got.wall_hours == pytest.approx(got.slot_hours / 4)
+    assert got.words.endswith(
+        f" training tokens, about {got.gpu_hours:.2f} GPU-hours, {got.wall_hours:.2f} h on this machine "
+        "(from FLOPs on an H100, to a factor of two or three)"
+    )
     timing = [replace(p, spec=replace(p.spec, role="timing")) for p in on_gpus]
     alone = estimate(timing, set(), Path("nowhere"))
     assert alone.gpu_hours == pytest.approx(4 * got.gpu_hours)  # a run of two holds all eight
