@@ -128,7 +128,7 @@ def flex_by_blocks(
 @pytest.mark.parametrize(
     ("kind", "builder"),
     [
-        ("block", "partial"),
+        pytest.param("block", "partial", marks=pytest.mark.slow),
         ("block", "partial_and_full"),
         ("token", "partial"),
         ("clipped", "partial"),

@@ -201,6 +201,7 @@ def test_heads_mix_probabilities_over_near_keys_of_their_document(T: int, window
     torch.testing.assert_close(correction(q, k, v, w1, w2, near(document, window), 0.3), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
 def test_everything_at_once_compiles_to_one_graph_with_the_same_loss() -> None:
     network: Any = made(**EVERYTHING).model

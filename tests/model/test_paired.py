@@ -145,14 +145,9 @@ def test_layers_of_four_kinds_have_four_masks() -> None:
         assert seen == [[0], [*range(200 - window, 201)], [*range(201 - window, 202)]]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *(pytest.param(k, marks=pytest.mark.slow) for k in (None, "token", "block", "inclusive")),
-        "counted",
-    ],
-)
+@pytest.mark.parametrize("kind", [None, "token", "block", "inclusive", "counted"])
 def test_flex_attention_sees_what_the_dense_kernel_does(kind: str | None) -> None:
     """Every window and list of blocks, on the doubled sequence too."""
     windows = {"attn_window": kind, "attn_window_layers": (1, 3) if kind else ()}

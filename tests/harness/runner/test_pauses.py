@@ -42,7 +42,9 @@ def send(number: int, pids: list[int]) -> None:
         pytest.param(("--worker", "fresh"), id="fresh", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("wakes", ["to finish", "in training"])
+@pytest.mark.parametrize(
+    "wakes", [pytest.param("to finish", marks=pytest.mark.slow), "in training"]
+)
 def test_a_paused_host_overwrites_nothing(
     tmp_path: Path, wakes: str, options: tuple[str, ...]
 ) -> None:

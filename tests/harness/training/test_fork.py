@@ -78,6 +78,12 @@ def forked(spec: RunSpec, folder: Path, at: int = AT) -> tuple[RunSpec, Path]:
                 "optim__matrix_optimizer": "muon",
                 "optim__weights_dtype": "bf16_mantissa",
                 "precision__mode": "record",
+                # few tokens: products in bf16 take some processors forty times as long
+                "model__n_layer": 1,
+                "model__d_model": 64,
+                "data__micro_tokens": 64,
+                "data__batch_tokens": 64,
+                "data__val_tokens": 64,
             },
         ),
         # rotary tables have followed the window where it forks, and its warm-up put them back

@@ -59,7 +59,7 @@ def patches(drawn) -> list[PathPatch]:
     return [p for p in drawn.axes[0].patches if isinstance(p, PathPatch)]
 
 
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize("width", [WIDE, pytest.param(NARROW, marks=pytest.mark.slow)])
 def test_every_figure_of_the_page_has_all_its_texts_and_marks_in_the_papers(made, width):
     for figure in made[2]:
         inner, height = figure.draw(width)

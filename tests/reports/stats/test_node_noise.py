@@ -39,6 +39,7 @@ def test_without_a_program_on_several_nodes_there_is_no_fit() -> None:
         between_nodes([[np.zeros(3)]])
 
 
+@pytest.mark.slow
 def test_an_interval_with_unknown_nodes_misses_as_often_as_it_says() -> None:
     rng = np.random.default_rng(3)
     n, missed, missed_without = 2000, 0, 0

@@ -33,7 +33,7 @@ def surface_of(n: int, *, p: int = 12, curvature: float = 4.0, seed: int = 0):
     return surface_through(y, z), y, z
 
 
-@pytest.mark.parametrize("n", [1, 6])
+@pytest.mark.parametrize("n", [1, pytest.param(6, marks=pytest.mark.slow)])
 def test_the_region_has_the_places_where_no_error_tells_both_slopes_apart_from_zero(n):
     surface, _, _ = surface_of(n, curvature=9.0)
     edge = surface.edge(0.05)
