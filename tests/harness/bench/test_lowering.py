@@ -106,7 +106,8 @@ def test_a_kernel_is_too_large_where_its_smallest_form_wants_more_than_a_block_m
     lowering: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = 227 * 1024
-    shared = {"first": [room + 9, room + 1], "second": [room + 5, room]}
+    shared = {"first": [room + 9, room + 1], "second": [room + 5, room], "third": [room, 9]}
+    third = "third = async_compile.triton('third', '''tl.load(x)''', device_str='cuda')\n"
     warmed: list[bool] = []
 
     def load(source: str) -> SimpleNamespace:
@@ -124,10 +125,10 @@ def test_a_kernel_is_too_large_where_its_smallest_form_wants_more_than_a_block_m
 
     monkeypatch.setattr(lowering.PyCodeCache, "load", load)
     plain = Graph(graph="forward", kernel_bytes=1, product_bytes=2, kernels=2, launches=3, angles=0)
-    made = lowering.with_binaries(plain, CODE)
-    assert made.binaries == 2 and made.too_large == [f"first: {room + 1} bytes"]
+    made = lowering.with_binaries(plain, CODE + third)
+    assert made.binaries == 3 and made.too_large == [f"first: {room + 1} bytes"]
     assert asdict(made) | {"binaries": None, "too_large": ()} == asdict(plain)
-    assert warmed == [True, True]
+    assert warmed == [True, True, True]
 
 
 def test_every_network_is_a_line_of_its_graphs(

@@ -565,6 +565,10 @@ MISTAKES: dict[
         {"changes": IDEA, "design": "explicit", "arms": {"both": ["idea", "ide"]}},
         ":12: unknown change 'ide'; did you mean 'idea'?",
     ),
+    "a script that is not there": (
+        {"changes": {"idea": {"file": "gone.py"}}},
+        ":8: no file gone.py in ",
+    ),
     "more changes than a design takes": (
         {"changes": {f"c{i}": {"args": [f"--{i}"]} for i in range(6)}, "design": "shapley"},
         ":26: design shapley takes at most 5 changes, not 6",
@@ -580,7 +584,7 @@ def test_a_mistake_in_a_file_is_told_at_its_line(
     assert ablate("plan", write(folder, **says)) == 2
     error = capsys.readouterr().err
     assert f"foreign.yaml{message}" in error
-    assert error.count("\n") == 1
+    assert (error.count("\n"), error.count("foreign.yaml:")) == (1, 1)
 
 
 def test_a_setting_of_our_own_trainer_is_none_of_a_file_with_scripts(
