@@ -78,6 +78,33 @@ def test_warming_up_restores_the_random_state(spec_of: Callable[..., RunSpec]) -
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_a_warm_up_passes_what_has_the_shapes_of_the_runs_batches(
+    spec_of: Callable[..., RunSpec],
+) -> None:
+    spec = spec_of(timing__protocol="warmup-restore", data__micro_tokens=256)
+    training = Training(spec, device="cpu", out=Recorder())  # type: ignore[arg-type]
+    seen: dict[str, set[tuple[int, ...]]] = {"update": set(), "evaluate": set()}
+
+    def watched(name: str) -> Callable[..., Any]:
+        inner = getattr(training.core, name)
+
+        def call(step: int, batches: Any) -> Any:
+            batches = [*batches]
+            seen[name] |= {tuple(x.shape) for pair in batches for x in pair}
+            return inner(step, batches)
+
+        return call
+
+    for name in seen:
+        setattr(training.core, name, watched(name))
+    training.warm_up()
+    of_warm_up = {name: {*shapes} for name, shapes in seen.items()}
+    assert training.run(lambda: False) == (STEPS, "finished")
+    assert seen == of_warm_up
+    assert {name: len(shapes) for name, shapes in seen.items()} == {"update": 1, "evaluate": 1}
+    assert not seen["update"] & seen["evaluate"]
+
+
 def test_what_a_plug_in_draws_goes_by_the_runs_seed(spec_of: Callable[..., RunSpec]) -> None:
     drawn = []
     for before in (1, 2):
