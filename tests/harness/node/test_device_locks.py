@@ -53,6 +53,8 @@ def test_a_lock_that_another_process_makes_in_this_moment_is_the_same_lock(
         return really(path, flags, *mode)
 
     monkeypatch.setattr(os, "open", late)
+    before = n_open()
     assert ours.take(["0"], 1) is None and ours.busy == ("0",)
+    assert n_open() == before
     theirs.release(["0"])
     assert ours.take(["0"], 1) == ("0",)

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from reports.analysis.recipe import Recipe
@@ -14,7 +15,13 @@ from reports.format import interval, show, significant, visible
 from reports.inputs.load import load
 from reports.inputs.published_experiments import published_experiment
 from reports.page.citation import citation
-from reports.page.embed import plain, restore_experiment, script_json
+from reports.page.embed import (
+    embed_table,
+    plain,
+    restore_experiment,
+    restore_table,
+    script_json,
+)
 from reports.page.version import VERSION
 from reports.page.write import render, write_report
 from reports.verify.page import Page, read_page
@@ -448,3 +455,12 @@ def test_a_word_that_a_page_explained_is_not_explained_again_on_paper(tmp_path: 
     assert 'class="again"' not in first.partition("</dl>")[0]
     words = second.partition("</dl>")[0]
     assert words.count("<dt") == words.count('<dt class="again">') > 5
+
+
+def test_a_column_of_one_value_stands_in_a_page_once():
+    table = pd.DataFrame({"a": [1, 1], "b": [1, 2]})
+    kept = embed_table(table)
+    assert (kept["same"], kept["rows"]) == ({"a": 1}, [[1], [2]])
+    assert embed_table(table[:1])["rows"] == [[1, 1]]
+    for part in (table, table[:1]):
+        pd.testing.assert_frame_equal(restore_table(embed_table(part)), part)

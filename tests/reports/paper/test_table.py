@@ -169,6 +169,11 @@ def test_no_character_is_a_command_of_tex(character):
     assert not set(left) & set("\\$&#%_^~<>|\"`'"), left
 
 
+def test_a_letter_with_an_accent_is_its_command_and_another_alphabet_is_its_number():
+    assert escaped("éüç") == "\\'{e}\\\"{u}\\c{c}"
+    assert escaped("中") == "{[}U+4E2D{]}"
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 @pytest.mark.parametrize("name", HOW)
 def test_latex_compiles(tables, name, tmp_path):

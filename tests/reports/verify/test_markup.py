@@ -1,6 +1,7 @@
 """`verify` vouches for the whole page: whatever does not follow from the data in it is named."""
 
 import json
+import random
 import re
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from harness.run.parse import parse_json
 from reports.inputs.load import load
 from reports.page.embed import script_json
 from reports.page.write import judged, write_report
-from reports.verify.markup import check_markup, parted, same_piece
+from reports.verify.markup import aligned, check_markup, parted, same_piece
 from reports.verify.page import DATA, Page, read_page
 from reports.verify.rendered import remade
 from reports.verify.verify import OtherVersionError, verify
@@ -182,3 +183,17 @@ def test_numbers_that_two_processors_write_are_the_same_numbers() -> None:
     assert [*parted(printed, options[:1])] == [
         (1, "'p = 0.035' stands where the data in the page give 'p = 0.034'")
     ]
+
+
+def test_what_is_said_to_be_equal_of_two_lists_is_and_the_rest_makes_one_of_the_other():
+    draw = random.Random(0)
+    for _ in range(100):
+        a, b = ("".join(draw.choices("xyz", k=draw.randrange(12))) for _ in range(2))
+        tail = "".join(draw.choices("xyz", k=draw.randrange(4)))
+        made, n_equal = "", 0
+        for tag, i1, i2, j1, j2 in aligned(a + tail, b + tail):
+            if tag == "equal":
+                assert (a + tail)[i1:i2] == (b + tail)[j1:j2]
+                n_equal += i2 - i1
+            made += (b + tail)[j1:j2]
+        assert made == b + tail and n_equal >= len(tail)

@@ -20,6 +20,7 @@ from reports.verify.separate import separate, unpaired, widened
 from reports.verify.sequences import Martingale, ends_at
 from reports.verify.settings import check_changes, check_citation, written_setting
 from reports.verify.table import Table, agree_scatter
+from tests.report_kinds import KINDS
 
 NOISY = "Too noisy for any time claim: runs of {} alone took from {} to {} ms a step."
 RATIOS = "Off base's step time by the means in ms and by Δ: {}. Δ is the mean"
@@ -267,6 +268,16 @@ def test_a_plan_that_cannot_be_read_is_named_and_one_that_is_gone_remembers_noth
     plan.write_text("{")
     (found,) = check_results(data, [], tmp_path)
     assert found.startswith(f"{plan}: ")
+
+
+def test_what_a_folder_remembers_beyond_a_page_is_said_in_its_words(tmp_path: Path) -> None:
+    loaded = KINDS["one_run"](tmp_path)
+    data: dict[str, Any] = {"plan": {"name": "split"}, "memory": loaded.memory.to_mapping()}
+    assert [*check_memory(data, tmp_path)] == []
+    said = "the ledger remembers of its question what the page does not say: "
+    for changed in ({"changed": not loaded.memory.changed}, {"family": loaded.memory.family + 1}):
+        other = {**data, "memory": {**data["memory"], **changed}}
+        assert [*check_memory(other, tmp_path)] == [f"{said}nothing Write the page again"]
 
 
 # ---------------------------------------------------------------- numbers
