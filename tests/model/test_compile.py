@@ -18,6 +18,7 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 import harness.model.attention
 from harness.config.presets import preset_values
 from harness.config.run import RunConfig, with_fields
+from harness.model.activation import relu2
 from harness.model.gpt import GPT
 from harness.model.mask import BLOCK, block_mask, document_ids
 from harness.model.precision import dtypes
@@ -290,3 +291,13 @@ def test_a_graph_that_chooses_its_sdpa_kernel_is_traced_once(tmp_path, monkeypat
             partial(harness.model.attention.sdpa_only, backend=SDPBackend.MATH), dynamic=False
         )(q, q, q, None).sum().backward()
         assert counters["aot_autograd"][found] == 1
+
+
+@pytest.mark.parametrize("lifted", [None, torch.float32])
+def test_squares_are_lifted_in_a_graph_as_outside_one(
+    lifted: torch.dtype | None, graphs: Graphs
+) -> None:
+    x = torch.linspace(-1, 2, 8, dtype=torch.bfloat16)
+    made = torch.compile(relu2, backend=graphs)(x, lifted)
+    assert graphs.n == 1 and made.dtype == (lifted or x.dtype)
+    assert torch.equal(made, relu2(x, lifted))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.errors import UserError
 from harness.node.slots import Node, Slot
 from harness.run.spec import PlannedRun
 from harness.runner import process
@@ -40,6 +41,14 @@ def test_runs_that_made_a_step_say_where_they_are() -> None:
     runner = Runner([], store, Node(), ExecutorOptions())
     runner.running.update({1: begun, 2: made})  # type: ignore[dict-item]
     assert runner.progress() == [RunProgress(run=begun, step=0, val_loss=None), at]
+
+
+def test_a_run_for_more_gpus_than_there_are_is_refused_before_any_begins() -> None:
+    runs = [planned(1), planned(2, world_size=3)]
+    store: Any = Shown()
+    assert Runner(runs, store, Node(gpus=["0", "1", "2"]), ExecutorOptions()).todo
+    with pytest.raises(UserError, match="--gpus-per-run 3: this node shows 2 GPUs"):
+        Runner(runs, store, Node(gpus=["0", "1"]), ExecutorOptions())
 
 
 def test_why_a_run_has_no_trunk_is_told_by_how_that_ended() -> None:
