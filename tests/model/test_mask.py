@@ -13,7 +13,14 @@ from torch.nn.attention.flex_attention import BlockMask
 
 import harness.model.attention
 from harness.model.attention import KERNELS, make_mask
-from harness.model.mask import BLOCK, block_mask, dense_mask, document_ids
+from harness.model.mask import (
+    BLOCK,
+    DIAGONALS,
+    IN_WINDOW,
+    block_mask,
+    dense_mask,
+    document_ids,
+)
 from tests.small_presets import PRESETS, core, disturb, small
 
 SEPARATOR = 256
@@ -339,3 +346,11 @@ def test_no_position_sees_the_future(name: str) -> None:
             rows = table.grad[tokens].abs().sum(-1)
             assert rows[position] > 0, n
             assert not rows[position + 1 :].any(), f"{n}: position {position} sees a later token"
+
+
+@pytest.mark.parametrize("kind", ["token", "inclusive"])
+def test_no_more_diagonals_of_blocks_are_looked_at_than_a_window_reaches(kind: str) -> None:
+    q, k = torch.tensor(8 * BLOCK), torch.arange(8 * BLOCK + 1)  # the first token of its block
+    for w in (1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1):
+        seen = k[IN_WINDOW[kind](q, k, w)] // BLOCK
+        assert DIAGONALS[kind](w) == 8 - int(seen.min()) + 1

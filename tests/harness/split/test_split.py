@@ -619,6 +619,11 @@ def test_an_assertion_that_a_scripts_own_numbers_break_is_found(text: str, is_br
     assert [*broken_assertions(ast.parse("1", mode="eval"))] == []
 
 
+def test_what_an_annotation_names_comes_with_it() -> None:
+    parts = apart("x = f(1)\n", "from t import Foo\nx: Foo = f(1)\n")
+    assert len(parts.groups) == 1 and len(parts.atoms) == len(parts.edges) + 1 == 2
+
+
 def test_an_atoms_place_is_where_it_stands_and_the_name_next_to_it() -> None:
     parts = apart(
         "class A:\n    def run(self):\n        x, y = 1, 2\n        z = f(rate=3)\n",
