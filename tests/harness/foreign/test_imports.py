@@ -56,6 +56,8 @@ def test_a_directory_of_record_folders_is_one_arm_per_folder(
     for run_id in known.runs["run_id"]:
         result, wrong = examine(Path("results/runs") / run_id, run_id)
         assert (result is not None, wrong) == (True, None)
+        told = json.loads((Path("results/runs") / run_id / "result.json").read_text())
+        assert told["imported"] is told["self_reported"] is True
 
 
 def test_logs_of_other_gpus_are_runs_in_other_environments(folder: Path) -> None:
