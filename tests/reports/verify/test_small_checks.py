@@ -16,6 +16,7 @@ from reports.verify.lengths import agree_length, check_lengths
 from reports.verify.optimum import fitted
 from reports.verify.page import Page, Printed, text_of
 from reports.verify.ratios import check_noisy, check_ratios
+from reports.verify.same import pieces_in_place
 from reports.verify.separate import separate, unpaired, widened
 from reports.verify.sequences import Martingale, ends_at
 from reports.verify.settings import check_changes, check_citation, written_setting
@@ -268,6 +269,12 @@ def test_a_plan_that_cannot_be_read_is_named_and_one_that_is_gone_remembers_noth
     plan.write_text("{")
     (found,) = check_results(data, [], tmp_path)
     assert found.startswith(f"{plan}: ")
+
+
+def test_a_piece_stands_at_its_place_in_an_option_that_has_as_many() -> None:
+    assert pieces_in_place("ab", ["xb", "ay"])
+    assert not pieces_in_place("ab", ["xb", "yb"])
+    assert not pieces_in_place("ab", ["abc", "a"])
 
 
 def test_what_a_folder_remembers_beyond_a_page_is_said_in_its_words(tmp_path: Path) -> None:
