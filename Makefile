@@ -12,9 +12,6 @@ FAST := $(addprefix tests/,harness/experiment/test_file.py harness/config harnes
 	optim/test_schedule.py optim/test_orthogonalize.py harness/data/test_shards.py reports/stats/test_rules.py \
 	reports/stats/test_simultaneous.py reports/page/test_page.py)
 
-# tests wait for the processes that they start: one more at a time than there are cores
-export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
-
 .PHONY: help install ablate report check test test-all proof mutation bench-runner bench traffic versions gpu-check docs clean
 
 help:  ## list the commands

@@ -61,9 +61,8 @@ def logs(folder: Path) -> None:
 FOLDERS: Mapping[str, Callable[[Path], object]] = {"own": own, "logs": logs, **KINDS}
 ON = "--on 8xH100"
 COUNTED = "split --results . --accept-stale"
-ASKED: Mapping[
-    str, list[tuple[str, ...]]
-] = {  # theme -> a folder, commands there one after the other
+# theme -> a folder, commands there one after the other
+ASKED: Mapping[str, list[tuple[str, ...]]] = {
     "compare": [
         ("ladder", f"compare {COUNTED}", f"compare {COUNTED} --format markdown"),
         ("budgets", f"compare {COUNTED}"),

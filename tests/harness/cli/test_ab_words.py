@@ -92,7 +92,7 @@ def test_a_decision_is_told_with_what_it_took_and_what_the_rest_would_take(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     of = {"outcome": outcome, "stream": stream, "why": "a reason", "blocks": 1, "rest": rest}
-    print_decision(Decision(**of, spent=SPENT))  # type: ignore[arg-type]
+    print_decision(Decision(**of, spent=SPENT))
     said = [f"{outcome}: a reason", "this call: 8 runs, 0.50 h; 1 block in all"]
     assert sorted(capsys.readouterr().out.splitlines()) == sorted([*said, *more])
 
@@ -103,7 +103,7 @@ def test_a_decision_is_printed_after_the_verdict_and_exits_as_it_ended(
     """Where another call took the experiment's name meanwhile, the next one is asked for."""
     begun: list[str] = []
     of = {"stream": None, "why": "a reason", "blocks": 7, "spent": SPENT, "rest": None}
-    decision = Decision(outcome="worse", **of)  # type: ignore[arg-type]
+    decision = Decision(outcome="worse", **of)
 
     def run() -> tuple[None, None, None, None]:
         begun.append("x")

@@ -59,5 +59,5 @@ def test_the_documentation_has_the_same_order():
 def test_a_command_that_stands_in_no_panel_comes_last() -> None:
     group = PanelGroup(name="x")
     names = ("zzz", "report", "run", "data", "aaa")
-    group.commands = dict.fromkeys(names)  # type: ignore[arg-type]
+    group.commands = dict.fromkeys(names)
     assert group.list_commands(None) == ["run", "report", "data", "zzz", "aaa"]

@@ -510,7 +510,7 @@ def test_who_watches_looks_again_until_nothing_goes_on(
         looks = [[running, pending], [running, pending], [pending, done], [done, state("failed")]]
         looked = Looked(monkeypatch, *looks)
         monkeypatch.setattr(status_module.sys.stdout, "isatty", lambda is_one=terminal: is_one)
-        status_module.status(**asked)  # type: ignore[arg-type]
+        status_module.status(**asked)
         assert (looked.looks, looked.slept) == ([], [7.0] * 3)
         out = capsys.readouterr().out
         lines = ["1 running, 1 pending", "1 pending, 1 finished", "1 finished, 1 failed"]

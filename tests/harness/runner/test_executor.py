@@ -39,7 +39,7 @@ def test_runs_that_made_a_step_say_where_they_are() -> None:
     at = RunProgress(run=made, step=5, val_loss=2.5)
     assert progress_of_all(store, [begun, made]) == [at]
     runner = Runner([], store, Node(), ExecutorOptions())
-    runner.running.update({1: begun, 2: made})  # type: ignore[dict-item]
+    runner.running.update({1: begun, 2: made})
     assert runner.progress() == [RunProgress(run=begun, step=0, val_loss=None), at]
 
 

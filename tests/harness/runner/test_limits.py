@@ -258,11 +258,11 @@ def test_a_rank_that_ran_out_of_memory_is_no_death_and_a_worker_that_never_claim
     full.by_rank, full.status = "rank 1: CUDA out of memory", "oom"
     young.begins = False
     run = Execution(spec=SPEC, store=store, command="", limits=RunLimits(deaths=2))
-    event = execute(full, run)  # type: ignore[arg-type]
+    event = execute(full, run)
     assert (event.status, event.reason, event.died) == ("oom", full.by_rank, False)
     [end] = [r for r in read_lines(store.directory(SPEC.run_id) / "attempts.jsonl") if "ended" in r]
     assert (end["status"], full.requests) == ("oom", 1)
-    event = execute(young, run)  # type: ignore[arg-type]
+    event = execute(young, run)
     assert (event.status, event.reason, event.died) == ("failed", "killed at its start", True)
     assert young.requests == 3
 

@@ -298,4 +298,4 @@ def test_a_tracker_that_is_none_or_whose_library_is_missing_is_one_line(
 
 def test_a_tracker_is_made_by_the_class_that_its_row_names() -> None:
     row = TrackerRow(library="x", module="harness.track.follow", kind="Follower")
-    assert row.make is Follower  # type: ignore[comparison-overlap]
+    assert row.make is Follower

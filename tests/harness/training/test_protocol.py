@@ -82,7 +82,7 @@ def test_a_warm_up_passes_what_has_the_shapes_of_the_runs_batches(
     spec_of: Callable[..., RunSpec],
 ) -> None:
     spec = spec_of(timing__protocol="warmup-restore", data__micro_tokens=256)
-    training = Training(spec, device="cpu", out=Recorder())  # type: ignore[arg-type]
+    training = Training(spec, device="cpu", out=Recorder())
     seen: dict[str, set[tuple[int, ...]]] = {"update": set(), "evaluate": set()}
 
     def watched(name: str) -> Callable[..., Any]:
@@ -109,7 +109,7 @@ def test_what_a_plug_in_draws_goes_by_the_runs_seed(spec_of: Callable[..., RunSp
     drawn = []
     for before in (1, 2):
         torch.manual_seed(before)  # by whatever ran before in this process
-        Training(spec_of(), device="cpu", out=Recorder())  # type: ignore[arg-type]
+        Training(spec_of(), device="cpu", out=Recorder())
         drawn.append(torch.rand(3))
     assert torch.equal(*drawn)
 

@@ -314,7 +314,7 @@ def test_a_node_that_has_the_folder_of_the_data_reads_it_there(
 def test_the_first_node_tells_once_where_the_others_meet_it(store: Store) -> None:
     met, trainer = Meeting(), Trainer()
     told: list[str] = []
-    met.meet_at = told.append  # type: ignore[method-assign]
+    met.meet_at = told.append
     make = Worker.make
 
     def begins(self: Worker, execution: Execution) -> WorkerEvent:
