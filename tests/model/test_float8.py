@@ -90,6 +90,7 @@ def test_a_gpu_is_told_that_it_is_emulated() -> None:
     ("fields", "message"),
     [
         ({"fp8_head": (1.0, 1.0)}, r"must be three scales greater than 0"),
+        ({"fp8_head": (1.0, -0.5, 1.0)}, r"must be three scales greater than 0"),
         ({"fp8_head": (1.0, 0.0, 1.0)}, r"must be three scales greater than 0"),
         ({"fp8_head": (0.01, 1.0, 1.0)}, r"divides the stream by 0.01.*take at least 0.0126"),
         (

@@ -311,7 +311,10 @@ def test_a_training_passes_where_its_loss_falls_and_shows_its_way(
     candidate = SimpleNamespace(core=SimpleNamespace(update=update), batches=lambda: [])
     monkeypatch.setattr(Place, "candidate", lambda *_, **__: candidate)
     monkeypatch.setattr(Place, "real", lambda *_: None)
+    times = iter([1000.0, 1030.5])
+    monkeypatch.setattr(machine_checks, "time", SimpleNamespace(perf_counter=lambda: next(times)))
     figures = check_training(Place(device="cpu", dry=False, folder=tmp_path), "r08")
+    assert figures["seconds_training"] == 30.5
     assert (figures["passed"], figures["first_loss"], figures["bound"]) == (passed, 1.0, 0.6)
     shown = [1.0 + step / 1000 for step in range(0, 180, 10)]
     assert figures["losses"][:18] == pytest.approx(shown)

@@ -8,15 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from harness.__main__ import main
 from harness.bench.parity import check_unit
-from harness.bench.unit import Unit, deviation
+from harness.bench.unit import Arrays, Unit, deviation
 from harness.bench.units import UNITS, unit_of
 from harness.bench.units_bigram import exactly
+from harness.bench.units_networks import CHANNELS
 from harness.errors import UserError
 
-FOLDER = Path(__file__).resolve().parents[2] / "data" / "units"
+DATA = Path(__file__).resolve().parents[2] / "data"
+FOLDER = DATA / "units"
+COMPARED = yaml.safe_load((DATA / "compared.yaml").read_text(encoding="utf-8"))
 
 
 def test_every_unit_has_its_numbers() -> None:
@@ -24,9 +28,19 @@ def test_every_unit_has_its_numbers() -> None:
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_a_function_of_a_record_is_reproduced(name: str) -> None:
+def test_a_function_of_a_record_is_reproduced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every number that it gave: none is passed over."""
+    compared: list[int] = []
+
+    def counted(unit: Unit, arrays: Arrays) -> float:
+        pairs = [*unit.pairs(arrays)]
+        compared.extend((len(pairs), sum(theirs.size for theirs, _ in pairs)))
+        return deviation(dataclasses.replace(unit, pairs=lambda _: iter(pairs)), arrays)
+
+    monkeypatch.setattr("harness.bench.parity.deviation", counted)
     result = check_unit(FOLDER / f"{name}.npz")
     assert result.passed, result.deviations
+    assert compared == COMPARED[name]
 
 
 WRONG = {  # unit: an array of its outcome
@@ -190,3 +204,8 @@ def test_the_command_passes_on_a_folder_of_units(
     assert [(row[0], float(row[deviation]), row[-1]) for row in rows] == [
         (row["record"], pytest.approx(row["values"], rel=0.05), "pass") for row in answer["records"]
     ]
+
+
+def test_every_coefficient_of_record_81_has_a_channel_of_its_own() -> None:
+    assert sorted(CHANNELS["last"]) == [*range(14)]  # of sixteen
+    assert CHANNELS["post"] == [*range(8, 13)]

@@ -170,7 +170,12 @@ def test_a_rung_to_come_costs_what_its_dearest_points_do_at_most(tmp_path: Path)
     facts = yaml.safe_load(matrix.forked("plan", str(matrix.file), "--json").stdout)
     (rung,) = facts["rungs"]
     assert rung["hours_at_most"] > 1.2 * rung["hours"]
-    (to_come,) = rungs_to_come(at_rung(load_experiment(str(matrix.file), device="cpu"), 0))
+    first = at_rung(load_experiment(str(matrix.file), device="cpu"), 0)
+    (to_come,) = rungs_to_come(first)
+    assert to_come.n_points == 2
+    for n_left, n_points in ((3, 2), (2, 2), (1, 1)):  # where fewer came so far
+        (fewer,) = rungs_to_come(replace(first, arms=first.arms[: 1 + n_left]))
+        assert fewer.n_points == n_points
     assert [*to_come.of_points][:2] == ["baseline @ n_layer 8", "baseline @ n_layer 4"]
 
 

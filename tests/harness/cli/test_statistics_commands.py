@@ -415,5 +415,7 @@ def test_an_export_is_one_table_of_what_was_asked(ablate: Any) -> None:
         said = ablate("export", "split", "-o", "x.csv", *table)
         assert (said.code, said.out) == (0, "x.csv\n")
         assert len(Path("x.csv").read_text().splitlines()) == 1 + n, table
-    wrong = ablate("export", "split", "-o", "x.txt")
-    assert wrong.code == 2 and wrong.err.count("\n") == 1
+    for table in ((), ("--arms",), ("--comparisons",)):
+        wrong = ablate("export", "split", "-o", "x.txt", *table)
+        assert (wrong.code, wrong.out, wrong.err.count("\n")) == (2, "", 1)
+        assert "x.txt: cannot write .txt; name a " in wrong.err

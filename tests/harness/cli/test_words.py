@@ -659,6 +659,7 @@ def test_what_is_left_is_sent_at_the_end_unless_that_is_interrupted(
     monkeypatch.setattr("harness.cli.push.subprocess.Popen", lambda *_, **__: sender)
     with suppress(KeyboardInterrupt), sending("box:x", tmp_path):
         pass
+    assert (tmp_path / "runs").is_dir()  # what the sender looks into, before there is a run
     first, *rest = capsys.readouterr().out.splitlines()
     assert (first, sender.is_killed) == ("finished runs are sent to box:x", is_killed)
     waits = ["what is left is sent to box:x; Ctrl-C leaves it here"] * (len(words) - 1)

@@ -127,6 +127,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"model.mlp_free_layers": (-1,)}, ["model.mlp_free_layers", "layer -1", "count from 0"]),
     ({**DOCUMENTS, "model.attn_window": "inclusive", "model.attn_window_layers": (0,), "schedule.windows": (512,),
       "schedule.window_last_layer": 1024}, ["schedule.window_last_layer=1024", "layer 11", "model.attn_window_layers=[0]", "list it"]),
+    ({"model.backout": 12}, ["model.backout=12", "last of the 12 layers"]),
     ({"model.backout": 11}, ["model.backout=11", "last of the 12 layers", "an earlier layer"]),
     ({"optim.qkv_split": True}, ["optim.qkv_split=true", "optim.matrix_optimizer"]),
     ({**MUON, "optim.qkv_split": True, "model.qkv_layout": "separate"}, ["optim.qkv_split=true", "model.qkv_layout"]),

@@ -70,7 +70,8 @@ def test_an_arm_that_reads_other_tokens_is_named(
     monkeypatch.setattr("tests.harness.experiment.test_budgets.TEXT", own_batch)
     change = "changes:\n  larger: {data.batch_tokens: 1048576}\n"
     reads = r"reads \d+ tokens where the baseline reads \d+: give budgets in steps"
-    with pytest.raises(UserError, match=f"arm 'larger' {reads}, or a single number of tokens"):
+    instead = "a single number of tokens, which each arm reads in steps of its own"
+    with pytest.raises(UserError, match=f"arm 'larger' {reads}, or {instead}$"):
         budgets(tmp_path, "1M tokens, 2M tokens", change)
     axis = "axes: {data.batch_tokens: [x1, x2, x4]}\n"
     retuned = "changes: {slow: {optim.muon_lr: 0.01}}\nestimand: retuned\n"

@@ -129,7 +129,7 @@ BAD = {  # text -> what the line must say
     GOOD.replace("r08.untied_head", "{model.qknorm: before_rope}"): "did you mean 'model.qk_norm'?",
     GOOD.replace(
         "r08.untied_head", "{modle.qk_norm: null}"
-    ): "'modle.qk_norm' is not a field of the configuration",
+    ): "'modle.qk_norm' is not a field of the configuration; did you mean 'model.qk_norm'?",
     GOOD.replace(
         "r08.untied_head", "{model.qk_norm: sideways}"
     ): "must be after_rope | before_rope | null",

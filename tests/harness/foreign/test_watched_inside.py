@@ -87,7 +87,8 @@ def test_the_guard_ends_all_where_its_owner_is_gone(
     wait_for(lambda: pid.exists() and pid.read_text().strip())
     os.kill(child, signal.SIGHUP)  # which is its owner's to decide about
     os.close(write)
-    os.waitpid(child, 0)  # its code is nobody's: whoever would read it is gone
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 1  # and not 0, of a command that went on to its end
     assert ended(int(pid.read_text()))
 
 

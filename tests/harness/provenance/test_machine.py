@@ -306,3 +306,16 @@ def test_a_key_can_be_kept_where_a_folder_can_be_made(
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setattr(Path, "home", homeless)
     assert not launches.can_keep_key() and launches.mark_of("x") is None
+
+
+def test_a_key_lies_with_what_programs_keep_of_a_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for state in (None, ""):  # an empty one counts as none
+        monkeypatch.delenv("XDG_STATE_HOME") if state is None else monkeypatch.setenv(
+            "XDG_STATE_HOME", state
+        )
+        assert launches.key_file() == tmp_path / ".local/state/ablate/launch.key"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
+    assert launches.key_file() == tmp_path / "mine/ablate/launch.key"

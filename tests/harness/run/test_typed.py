@@ -1,10 +1,13 @@
 """What a file may hold where a dataclass declares a number."""
 
 import math
+from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 
 from harness.run.metrics import Validation
+from harness.run.typed import typed
 
 POINT = {"step": 3, "val_loss": 4.5, "train_time_s": 1.5, "step_times_ms": [500.0, None, 7]}
 
@@ -29,3 +32,15 @@ def test_a_whole_number_has_64_bits_with_its_sign():
     for beyond in (2**63, -(2**63) - 1):
         with pytest.raises(ValueError, match="step"):
             Validation.from_json(POINT | {"step": beyond})
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    kind: Literal["still", "load"]
+
+
+def test_a_word_is_one_of_those_that_there_are():
+    assert typed(Disturbed(kind="load")).kind == "load"
+    for other in ("loud", None, ["load"], 1):
+        with pytest.raises(ValueError, match="kind"):
+            typed(Disturbed(kind=other))

@@ -1,5 +1,7 @@
 """What stands in the order of the text and in what is called goes together: names, loops, values given back."""
 
+import pytest
+
 from harness.split.arms import measured
 from harness.split.check import Checker, pieces_of
 from harness.split.groups import Parts, take_apart
@@ -137,6 +139,45 @@ def test_a_definition_that_is_changed_and_moved_is_one_group() -> None:
     for before, after in ((others + old, new + longer), (old + others, longer + new)):
         parts = apart(before + "rate(1)\n", after + "rate(1)\n")
         assert group_of(parts, "added: def rate") == group_of(parts, "removed: def rate")
+
+
+@pytest.mark.parametrize(
+    ("given", "call", "added", "is_one"),
+    [
+        ("s, floor", "rate(1, 2)", "added: 2", True),  # one more that every call gives
+        ("*, s", "rate(s=1)", "added: s=1", True),  # the same, given otherwise
+        ("s, floor=0", "rate(1, floor=2)", "added: floor=2", False),  # calls may go on as they did
+        ("s", "rate(2)", "1 → 2", None),
+    ],
+)
+def test_a_call_goes_with_a_definition_that_was_replaced_as_a_whole(
+    given: str, call: str, added: str, is_one: bool | None
+) -> None:
+    """None: neither asks for the other."""
+    old = "def rate(s):\n    return 0.1 * s\n"
+    new = f"def rate({given}):\n    return max(low, 0.2 * s ** 2)\n"
+    others = "def f(x):\n    return g(x, 1)\n\ndef h(x):\n    return x * x * x - 1\n"
+    longer = others.replace("- 1", "- 3")  # what changed and is longer stays, the rest moved
+    parts = apart(f"{others}{old}rate(1)\n", f"{new}{longer}{call}\n")
+    assert needs(parts, added, "added: def rate") == (is_one is not None)
+    assert needs(parts, "added: def rate", added) == bool(is_one)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "before", "after", "gone"),
+    [
+        ("s):\n    return 1", "s):\n    return max(s, 1), 2", "y = c(1)", "y, z = c(1)", "→ y, z"),
+        ("s, k):\n    return k", "s):\n    return max(s, 1)", "c(1, k=2)", "c(1)", "removed: k=2"),
+    ],
+    ids=["more values", "a parameter less"],
+)
+def test_what_a_definition_replaced_as_a_whole_gives_and_asks_no_longer_is_seen(
+    old: str, new: str, before: str, after: str, gone: str
+) -> None:
+    others = "def f(x):\n    return g(x, 1)\n\ndef h(x):\n    return x * x * x - 1\n"
+    longer = others.replace("- 1", "- 3")
+    parts = apart(f"{others}def c({old}\n{before}\n", f"def c({new}\n{longer}{after}\n")
+    assert needs(parts, gone, "added: def c") and needs(parts, "added: def c", gone)
 
 
 def test_what_is_moved_past_changed_definitions_leaves_them_in_their_place() -> None:

@@ -1,6 +1,7 @@
 """What of NEW may go: which scripts are tried, and what is refused before there are runs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from harness.split.arms import measured
 from harness.split.folder import read_folder
 from harness.split.groups import ChangeGroup
 from harness.split.prune import kept_without, smaller_scripts
+from harness.split.shown import direct_needs
 from tests.foreign_bench import TRAINERS, ablate
 
 
@@ -160,3 +162,12 @@ def test_every_smaller_script_is_told_with_its_bound_and_the_first_that_passes_i
     assert (left.written, [script.arm for script in left.scripts]) == (None, [*highs])
     assert told[0] == "prune.yaml was written for a margin of 0.01: what else may go, it left"
     assert told[-1] == "no script is confirmed: NEW stays as it is, or more seeds"
+
+
+def test_what_a_group_needs_by_way_of_another_is_not_drawn_twice() -> None:
+    base, always = group("base", 1), replace(group("always", 1), always=True)
+    middle, other = group("middle", 1, "base", "always"), group("other", 1)
+    top = group("top", 1, "base", "middle", "other", "always")
+    groups = [base, always, middle, other, top]
+    assert direct_needs(top, groups) == ["middle", "other"]
+    assert direct_needs(middle, groups) == ["base"]

@@ -209,7 +209,7 @@ def test_a_stop_is_seen_before_the_next_step(spec_of: Callable[..., RunSpec]) ->
     answers = iter([False, False, True])
     out = Recorder()
     outcome = train(spec_of(), out=out, device="cpu", stop=lambda: next(answers))  # type: ignore[arg-type]
-    assert (outcome.status, outcome.final.steps) == ("interrupted", 2)
+    assert (outcome.status, outcome.final.steps, outcome.reason) == ("interrupted", 2, None)
 
 
 def test_another_text_under_the_same_name_is_refused(spec_of: Callable[..., RunSpec]) -> None:

@@ -14,6 +14,7 @@ import pytest
 from reports.analysis.compare import compare_all
 from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, Figure
+from reports.figures.forest import interval_end
 from reports.inputs.experiment import Experiment
 from reports.page.by_design import ByDesign
 from reports.page.draw import draw_all
@@ -189,6 +190,14 @@ def test_every_effect_stands_at_its_estimate_between_its_ends(
     assert seen == in_order
     (zero,) = (e for e in svg.iter("line") if e.attrib.get("class") == "zero")
     assert x.is_at(float(zero.attrib["x1"]), 0.0)
+
+
+def test_an_end_beyond_the_axis_is_an_arrow_that_points_there() -> None:
+    for side in (-1, 1):
+        arrow, cap = (interval_end(100.0, 50.0, side=side, inside=i) for i in (False, True))
+        assert 'd="M100.0 46.0v8"' in cap
+        (dx, dy, back) = re.search(r'd="M100.0 50.0l(-?\d+) (-?\d+)v(\d+)z"', arrow).groups()  # type: ignore[union-attr]
+        assert (int(dx), int(dy), int(back)) == (-6 * side, -4, 8)  # its base lies within
 
 
 def test_every_bar_of_a_waterfall_reaches_from_the_mean_before_to_its_own(

@@ -191,6 +191,9 @@ def test_the_shares_are_of_the_arm_of_their_changes_and_no_other(tmp_path):
     arms = tuple(longer if arm is alone else arm for arm in made.plan.arms)
     assert said
     assert shares_answer(replace(made.plan, arms=arms), tables, outcome) == said
+    for decides in ("train_time_s", "zloss"):  # where another metric decides, its words lead
+        assert shares_answer(made.plan, tables, replace(outcome, primary=decides)) == ""
+    assert shares_answer(replace(made.plan, design="factorial"), tables, outcome) == ""
 
 
 def test_a_finished_run_ends_with_the_answer_in_ten_lines(tmp_path, capsys, monkeypatch):

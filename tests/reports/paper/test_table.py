@@ -19,7 +19,7 @@ from reports.inputs.load import load
 from reports.inputs.published_experiments import published_experiment
 from reports.latex import escaped
 from reports.page.write import render
-from reports.paper.table import OF_KEY, PAPER_FORMATS, WORDS, PaperTable, column_names
+from reports.paper.table import OF_KEY, PAPER_FORMATS, WORDS, PaperTable, column_names, joined
 from reports.verify.page import read_page
 from tests.report_arms import HOSTILE, LADDER
 from tests.report_fixtures import write_experiment
@@ -124,6 +124,12 @@ def test_published_evidence_is_printed_in_every_format_as_its_page_compares_it(n
         step = float(row["delta_step_time_percent"]) / 100
         assert step == pytest.approx(float(carried["evidence.step_ratio"]), abs=1e-6)
     assert n_compared == len(rows) - 1
+
+
+def test_an_interval_follows_its_estimate_without_a_comma():
+    assert joined(["1.5", "[1.0, 2.0]", "n 3"]) == "1.5 [1.0, 2.0], n 3"
+    assert joined(["1.5", "\\[1.0, 2.0\\]"]) == "1.5 \\[1.0, 2.0\\]"
+    assert joined([]) == ""
 
 
 def test_every_statistic_of_the_page_has_a_name_of_its_own_with_a_unit():

@@ -46,3 +46,12 @@ def test_a_difference_of_nothing_is_found_on_either_side_as_often_as_the_level_e
     nothing = {"difference": 1e-9, "sd": 1.0, "n_arms": 2}
     assert seeds_needed(**nothing, power=0.9 * errs) is not None
     assert seeds_needed(**nothing, power=2 * errs) is None
+
+
+@pytest.mark.parametrize(("n_arms", "difference"), [(16, 0.3), (4, 0.3), (4, 1.0), (1, 2.0)])
+def test_seeds_are_the_fewest_that_detect_a_difference(n_arms: int, difference: float) -> None:
+    """Whether the first guess, of an sd that is known, is too many or too few."""
+    found = seeds_needed(difference, sd=1.0, n_arms=n_arms)
+    assert found is not None
+    enough, fewer = (plan_detectable(sd=1.0, n=n, n_arms=n_arms) for n in (found, found - 1))
+    assert enough.loss <= difference < fewer.loss

@@ -124,6 +124,18 @@ def test_seeds_are_asked_for_until_zero_is_left_or_the_margin_holds(
     assert more_seeds(evidence, replace(ONE, margin=margin)) == expected
 
 
+@pytest.mark.parametrize(("factor", "expected"), [(1.0001, MANY_SEEDS), (0.9999, None)])
+def test_no_more_seeds_are_asked_for_than_many(factor: float, expected: int | None) -> None:
+    evidence = replace(SEEN, se=0.0004)
+    low, high = 0.0, 0.01
+    for _ in range(60):  # the least effect that many seeds find
+        middle = (low + high) / 2
+        low, high = (low, middle) if by_scipy(evidence, middle) else (middle, high)
+    assert by_scipy(evidence, factor * high) == expected
+    seen = replace(evidence, delta=factor * high)
+    assert more_seeds(seen, replace(ONE, margin=None)) == expected
+
+
 def test_fresh_seeds_find_a_difference_that_is_one_by_a_noise_that_is_known() -> None:
     found = fresh_seeds(0.002, SEEN, ONE)
     assert found is not None and 2 <= found < MANY_SEEDS

@@ -270,8 +270,28 @@ def test_the_folder_holds_what_a_pull_request_needs_and_no_secret(results, tmp_p
         f"| r08 | 5 | 300 | {experiment.runs.loc[losses.index, 'train_time_s'].mean():.3f} |"
         in text
     )
+    lines = (tmp_path / "pr" / "statistics.csv").read_text().splitlines()
+    assert [line.split(",")[:3] for line in lines] == [
+        ["arm", "runs", "steps"],
+        ["r08", "5", "300"],
+        ["r07 (baseline)", "5", "300"],
+    ]
     assert "same node (node-0)" in text
     assert all(rule in text for rule in RULES)
+
+
+def test_a_folder_that_could_not_be_written_whole_is_not_there(results, tmp_path):
+    def full(text: str) -> str:
+        if text.startswith("# "):  # the README, which comes last
+            raise OSError(28, "No space left on device")
+        return text
+
+    experiment = load("split", results=results)
+    with pytest.raises(OSError, match="No space left"):
+        write_submission(
+            experiment, ARM, tmp_path / "pr", results=results, redact=full, target=TARGET
+        )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_snippet_in_the_readme_gives_the_p_of_the_table(results, tmp_path, capsys):

@@ -17,7 +17,7 @@ from reports.verify.optimum import fitted
 from reports.verify.page import Page, Printed, text_of
 from reports.verify.ratios import check_noisy, check_ratios
 from reports.verify.same import pieces_in_place
-from reports.verify.separate import separate, unpaired, widened
+from reports.verify.separate import check_separate, separate, unpaired, widened
 from reports.verify.sequences import Martingale, ends_at
 from reports.verify.settings import check_changes, check_citation, written_setting
 from reports.verify.table import Table, agree_scatter
@@ -323,6 +323,18 @@ def test_differences_within_blocks_that_are_all_the_same_have_no_error() -> None
     assert told is not None and (told.mean, told.df) == (2.0, 2.0)
     assert told.se == pytest.approx(1.0)  # of 1, 1 and 4 over the root of 3
     assert [*check_blocks(alike, [], {}, 1.0)] == []
+
+
+def test_an_interval_of_an_arm_judged_alone_is_told_with_both_ends_of_the_rows() -> None:
+    blocks = {"base": {0: 1.0, 1: 2.0, 2: 4.0}, "a": {0: 2.0, 1: 3.0, 2: 8.0}}
+    table = Table(metric="val_loss", baseline="base", blocks=blocks, loose={}, diverged={})
+    half = 4.302653  # Student's t of two df at 0.975; the error is 1
+    right = {"val_loss.interval": shown(2 - half, 2 + half), "val_loss.p": shown(0.1835)}
+    assert [*check_separate(table, ["a"], {"a": right}, 1.0)] == []
+    wrong = {"val_loss.interval": shown(2 - half, 6.0, text="-2.3 to 6.0")}
+    assert [*check_separate(table, ["a"], {"a": wrong}, 1.0)] == [
+        "arm 'a': val_loss.interval is printed as -2.3 to 6.0 but the rows give [-2.30265, 6.30265]"
+    ]
 
 
 def test_an_end_that_is_missing_stands_at_the_estimate() -> None:

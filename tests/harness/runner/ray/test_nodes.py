@@ -1,5 +1,6 @@
 """Which Ray cluster a call joins, and what it says where none answers; the cluster is a stand-in."""
 
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +26,8 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     fake = SimpleNamespace(is_initialized=lambda: False, init=init)
     monkeypatch.setattr(nodes, "ray", fake)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "to be put back")
+    monkeypatch.delenv("RAY_USAGE_STATS_ENABLED")
     return asked
 
 
@@ -45,6 +47,16 @@ def test_what_ray_says_of_a_cluster_that_it_does_not_find_is_told_in_one_line(
     said = "auto: no Ray cluster answers (Could not find any running Ray instance.): start one with"
     assert str(refused.value).startswith(f"--address {said} `ray start --head`")
     assert joined == [None]
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+def test_who_lets_ray_count_its_use_is_not_contradicted(
+    joined: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
+    with pytest.raises(UserError):
+        nodes.connect(None)
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "1"
 
 
 def test_the_nodes_that_live_are_in_the_order_of_their_names(

@@ -278,6 +278,7 @@ def test_the_room_that_is_held_for_a_run_of_several_nodes_is_what_its_tasks_need
     tasks = [of for of in asked.tasks if "name" in of]  # beside the actor where they meet
     assert [of["scheduling_strategy"].placement_group_bundle_index for of in tasks] == [0, 1]
     assert [wanted for _, wanted in held] == [labels] * 2
+    assert [of["max_retries"] for of in tasks] == [0, 0]  # one alone would wait for the others
     for of, (room, _) in zip(tasks, held, strict=True):
         assert (of["num_cpus"], of["num_gpus"]) == (room["CPU"], room.get("GPU", 0))
         assert of["num_gpus"] == need.gpus
