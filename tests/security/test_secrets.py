@@ -65,6 +65,18 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setenv(name, value)
 
 
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("curl -u me:correct-horse https://host/x", "curl -u me:[redacted] https://host/x"),
+        ("curl --user=me:correct-horse x", "curl --user=me:[redacted] x"),
+        ("docker run -u 1000:1000 image", "docker run -u 1000:1000 image"),
+    ],
+)
+def test_of_a_user_with_a_password_the_user_is_left(said: str, left: str) -> None:
+    assert redact(said) == left
+
+
 def test_the_corpus_is_200_secrets_in_20_places() -> None:
     assert (len(PLACES), len(SECRETS), len({s.place for s in SECRETS})) == (20, 200, 20)
     assert len({hidden for s in SECRETS for hidden in s.hidden}) > 250

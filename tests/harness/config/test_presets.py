@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.config.presets import load_preset, names, preset_values, to_config
+from harness.config.presets import load_preset, names, newest, preset_values, to_config
 from harness.config.run import SECTIONS, RunConfig, flat, toggles
 from harness.config.scales import load_scale
 from harness.config.validate import check_config
@@ -353,9 +353,10 @@ def test_the_document_names_fields_that_exist_and_forgets_none_that_a_record_set
     [
         ({"r08": "r08"}, "r08.yaml:1: base r08 stands on r08 itself: name another"),
         ({"mine": "yours", "yours": "mine"}, "yours.yaml:1: base mine stands on yours itself"),
+        ({"mine": "r99"}, "unknown record 'r99'"),
     ],
 )
-def test_a_preset_that_stands_on_itself_is_refused(
+def test_a_preset_that_stands_on_itself_or_on_none_is_refused(
     bases: dict[str, str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -367,3 +368,13 @@ def test_a_preset_that_stands_on_itself_is_refused(
         )
     with pytest.raises(UserError, match=re.escape(told)):
         preset_values(next(iter(bases)))
+
+
+def test_a_preset_may_stand_on_the_newest_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "experiments" / "records"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text("base: modern\nchanges: {deep: {model.n_layer: 3}}\n")
+    assert [preset.name for preset in load_preset("mine").chain[-2:]] == [newest(), "mine"]

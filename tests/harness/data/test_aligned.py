@@ -91,6 +91,9 @@ def test_a_pass_that_begins_with_a_document_reads_on_and_the_rest_is_never_seen(
     assert passes.take(draw) == [[(0, 9, 5)], [(0, 15, 5)]]
     # fewer than two updates of 8 tokens are left: the next shard
     assert passes.take(draw) == [[(1, 0, 5)], [(1, 4, 5)]]
+    alone = DocumentStarts(paths[:1], SEPARATOR)
+    first, second, third = (alone.take(draw) for _ in range(3))
+    assert second == [[(0, 9, 5)], [(0, 15, 5)]] and third == first  # the same one again
 
 
 def test_a_shard_whose_last_document_is_the_only_one_left_for_a_pass_is_left(
