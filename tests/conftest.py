@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,21 @@ def nothing_goes_on():
     yield
     if "tests.fake_matrix" in sys.modules:
         sys.modules["tests.fake_matrix"].end_started()
+
+
+@pytest.fixture
+def kept_line(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Holds what is said in this case, once, to what it was when somebody last read it."""
+    from tests.kept_lines import hold
+
+    names = request.fixturenames
+    here = str(request.getfixturevalue("tmp_path")) if "tmp_path" in names else None
+
+    def hold_line(said: str) -> None:
+        text = said.replace(here, "FOLDER") if here else said
+        hold(request.path, request.node.name, text.removesuffix("\n"))
+
+    return hold_line
 
 
 ALL_SLOW = re.compile(r"^pytestmark = (?:\[[^\]]*)?pytest\.mark\.slow\b", re.MULTILINE)

@@ -227,7 +227,8 @@ class _Reader:
                 continue
             given[field] = self.trainer[key]
             if given[field] < least:
-                message = f"{key} is {given[field]}, but must be above zero"
+                wanted = "above zero" if least == ABOVE_ZERO else f"at least {least}"
+                message = f"{key} is {given[field]}, but must be {wanted}"
                 raise self.file.fail(message, "trainer", key)
         return TrainerLimits(**given)
 

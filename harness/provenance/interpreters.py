@@ -146,11 +146,10 @@ def _asked(items: tuple[tuple[str, str], ...]) -> EnvironmentLock:
         )
         versions = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
-        said = (
-            (done.stderr.strip().splitlines() or [""])[-1]
-            if isinstance(error, ValueError | IndexError)
-            else error
-        )
+        said = str(error)
+        if isinstance(error, ValueError | IndexError):
+            silent = f"it ends with {done.returncode} and says nothing"
+            said = (done.stderr.strip().splitlines() or [silent])[-1]
         raise UserError(
             f"environment: `{shlex.join(command[:-2])}` does not run Python: {said}"
         ) from None

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,9 +57,12 @@ REFUSED_PLACES = {
 
 
 @pytest.mark.parametrize("message", REFUSED_PLACES)
-def test_options_that_do_not_fit_are_refused(message: str) -> None:
-    with pytest.raises(UserError, match=message):
+def test_options_that_do_not_fit_are_refused(
+    message: str, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(UserError, match=message) as error:
         chosen_executor(REFUSED_PLACES[message])
+    kept_line(str(error.value))
 
 
 def test_a_price_is_of_this_machine_or_of_the_one_that_is_named() -> None:

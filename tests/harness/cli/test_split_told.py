@@ -1,5 +1,6 @@
 """What `ablate split` is told: options that go together, scripts by file, folder and log, candidates for OLD and what is said of them."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,10 +54,13 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_options_that_do_not_go_together_are_refused(message: str) -> None:
+def test_options_that_do_not_go_together_are_refused(
+    message: str, kept_line: Callable[[str], None]
+) -> None:
     with pytest.raises(UserError) as error:
         SplitOptions(**REFUSED[message]).check_alone()
     assert str(error.value).startswith(message)
+    kept_line(str(error.value))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import math
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import Field
 from typing import Any
 
@@ -156,7 +157,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ("fields", "named"), BAD, ids=lambda v: ",".join(v) if isinstance(v, dict) else ""
 )
 def test_a_combination_that_makes_no_sense_is_refused(
-    fields: dict[str, Any], named: list[str]
+    fields: dict[str, Any], named: list[str], kept_line: Callable[[str], None]
 ) -> None:
     config = with_fields(RunConfig(), {"precision.val_fp32": False, **fields})
     with pytest.raises(UserError) as error:
@@ -165,6 +166,7 @@ def test_a_combination_that_makes_no_sense_is_refused(
     assert "\n" not in message
     assert all(part in message for part in named), message
     assert ": " in message.partition("=")[2] or ": " in message, "the way out comes after a colon"
+    kept_line(message)
 
 
 def test_the_defaults_and_what_the_refusals_stand_beside_are_fine() -> None:
@@ -249,10 +251,13 @@ BEYOND_THE_BORDER: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "why"), BEYOND_THE_BORDER, ids=str)
-def test_what_just_does_not_fit_is_refused(fields: dict[str, Any], why: str) -> None:
+def test_what_just_does_not_fit_is_refused(
+    fields: dict[str, Any], why: str, kept_line: Callable[[str], None]
+) -> None:
     config = with_fields(RunConfig(), {"precision.val_fp32": False, **fields})
-    with pytest.raises(UserError, match=re.escape(why)):
+    with pytest.raises(UserError, match=re.escape(why)) as error:
         check_config(config)
+    kept_line(str(error.value))
 
 
 def test_a_round_of_as_many_tokens_as_any_machine_reads_is_taken() -> None:

@@ -1,5 +1,6 @@
 """`check` reads every token and names every file that is wrong."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness.__main__ import main
 from harness.corpora import check as check_module
-from harness.corpora.check import check, documents
+from harness.corpora.check import ShardFacts, check, documents
 from harness.corpora.corpus import write_corpus
 from harness.corpora.text import prepare_text
 from harness.data import shards as shards_module
@@ -75,7 +76,7 @@ def manual() -> dict[str, str]:
 
 @pytest.mark.parametrize("what", [*BAD_FILES, *BAD_DESCRIPTIONS])
 def test_every_bad_file_is_named_as_the_manual_says(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str, kept_line: Callable[[str], None]
 ) -> None:
     """One training shard of a small corpus is spoilt."""
     folder = tmp_path / "mine"
@@ -104,9 +105,9 @@ def test_every_bad_file_is_named_as_the_manual_says(
         for line in capsys.readouterr().out.splitlines()
         if line.startswith(("problem: ", "warning: "))
     ]
-    assert manual()[what] in [
-        line.replace(f"{folder}/", "").replace(str(folder), "mine") for line in printed
-    ]
+    told = [line.replace(f"{folder}/", "").replace(str(folder), "mine") for line in printed]
+    assert manual()[what] in told
+    kept_line("\n".join(told))
 
 
 def test_the_manual_lists_what_is_tried_and_no_more() -> None:
@@ -133,11 +134,15 @@ def test_all_bad_files_of_a_folder_are_named(tmp_path: Path) -> None:
 
 
 def test_a_single_shard_can_be_checked(tmp_path: Path) -> None:
-    write_shard(tmp_path / "a.bin", np.array([256, 1, 2, 256, 256, 3]))
-    report = check(tmp_path / "a.bin", vocab_size=257, separator=256)
-    assert report.ok
-    found = report.documents["unknown"]
-    assert (found["documents"], found["empty"], found["longest"]) == (3, 1, 2)
+    path = tmp_path / "a.bin"
+    write_shard(path, np.array([256, 1, 2, 3, 256, 256, 9, 256, 4]))
+    report = check(path, vocab_size=257, separator=256)
+    assert (report.ok, report.problems, report.warnings, report.overlap) == (True, [], [], {})
+    assert (report.path, report.vocab_size, report.separator) == (str(path), 257, 256)
+    facts = {"tokens": 9, "lowest": 1, "highest": 256, "separators": 4}
+    assert report.files == [ShardFacts(file=str(path), role="unknown", **facts)]
+    lengths = {"shortest": 0, "median": 1.0, "mean": 1.25, "longest": 3}
+    assert report.documents == {"unknown": {"documents": 4, "empty": 1, **lengths}}
 
 
 def test_nothing_to_check_is_said(tmp_path: Path) -> None:
@@ -152,9 +157,13 @@ def test_content_that_is_not_the_descriptions_is_named(corpus: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-2] ^= 1
     path.write_bytes(content)
-    problems = check(corpus).problems
-    assert problems[0].startswith(f"{path}: its content is not what corpus.json says")
-    assert "the fingerprint in corpus.json is not that of its content" in problems[1]
+    digest = hashlib.sha256(content).hexdigest()
+    assert check(corpus).problems == [
+        f"{path}: its content is not what corpus.json says (sha256 {digest[:16]}...): prepare the "
+        "corpus again",
+        f"{corpus}: the fingerprint in corpus.json is not that of its content: prepare the corpus "
+        "again",
+    ]
     (corpus / "corpus.json").write_text("{")
     assert "not a corpus description" in check(corpus).problems[0]
 

@@ -1,5 +1,6 @@
 """branch_at: which changes may begin late, and what a plan of them holds."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,12 +71,15 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_can_act_before_it_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+def test_what_can_act_before_it_is_refused_in_one_line(
+    tmp_path: Path, text: str, kept_line: Callable[[str], None]
+) -> None:
     with pytest.raises(UserError) as error:
         load(tmp_path, LATE + text)
     assert REFUSED[text] in str(error.value)
     assert f"{tmp_path}/exp.yaml:6: branch_at" in str(error.value)
     assert "\n" not in str(error.value)
+    kept_line(str(error.value))
 
 
 @pytest.mark.parametrize("at", ["0", "60", "x1", "many", "1.5", "true"])

@@ -1,5 +1,6 @@
 """Experiment files: what they resolve to, and the one line that each kind of bad input gets."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -259,6 +260,7 @@ BAD = {  # text -> what the line must say
     GOOD + "axes: {optim.muon_lr: []}\n": "axis optim.muon_lr is [], but must be a list of diff",
     GOOD
     + "estimand: retuned\nseeds: [1, 2]\naxes: {optim.*_lr: [x0.5, x1, x2]}\n": "estimand retuned needs `seeds` to be a number",
+    GOOD.replace("r08.untied_head", "{unlike.all: 1}"): "is not a field of the configuration: see",
 }
 
 
@@ -300,13 +302,16 @@ def test_what_no_toggle_declares_holds_no_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", BAD, ids=range(len(BAD)))
-def test_bad_input_gets_one_line_with_the_file_and_the_way_out(tmp_path: Path, text: str) -> None:
+def test_bad_input_gets_one_line_with_the_file_and_the_way_out(
+    tmp_path: Path, text: str, kept_line: Callable[[str], None]
+) -> None:
     with pytest.raises(UserError) as caught:
         load(tmp_path, text)
     line = str(caught.value)
     assert BAD[text] in line
     assert "\n" not in line
     assert "exp.yaml" in line or "scale" in line or "missing.py" in line
+    kept_line(line)
 
 
 def test_messages_name_the_line_of_the_file(tmp_path: Path) -> None:

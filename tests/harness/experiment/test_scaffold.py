@@ -200,12 +200,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_bad_name_is_refused_in_one_line(here, capsys, name):
+def test_a_bad_name_is_refused_in_one_line(here, capsys, name, kept_line):
     assert ablate("new-change", name) == 2
     said = capsys.readouterr().err
     assert REFUSED[name] in said
     assert said.count("\n") == 1
     assert not list(here.iterdir())
+    kept_line(said)
 
 
 @pytest.mark.parametrize("taken", ["idea.py", "experiments/idea.yaml", "test_idea.py"])

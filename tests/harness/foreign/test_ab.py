@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -508,7 +509,7 @@ BAD = {
     ),
     "an interpreter that is none": (
         {"x": {"environment": {"python": "/bin/false"}}},
-        "does not run Python",
+        "`/bin/false` does not run Python: it ends with 1 and says nothing",
     ),
     "nothing changed": ({"x": {"env": {"BETTER": "0"}}}, "arm 'x' is the baseline"),
     "no such script": ({"x": {"file": "ol.py"}}, "no file ol.py in"),
@@ -517,7 +518,7 @@ BAD = {
 
 @pytest.mark.parametrize("kind", BAD)
 def test_bad_input_is_found_before_anything_runs(
-    folder: Path, capsys: pytest.CaptureFixture[str], kind: str
+    folder: Path, capsys: pytest.CaptureFixture[str], kind: str, kept_line: Callable[[str], None]
 ) -> None:
     Path("bad.diff").write_text(
         "--- a/old.py\n+++ b/old.py\n@@ -1,1 +1,1 @@\n-nothing like it\n+x\n"
@@ -529,6 +530,7 @@ def test_bad_input_is_found_before_anything_runs(
     assert "foreign.yaml:" in error
     assert error.count("\n") == 1
     assert not Path("results").exists()
+    kept_line(error)
 
 
 IDEA = {"idea": {"file": "new.py"}}
@@ -554,7 +556,7 @@ MISTAKES: dict[
     ),
     "fewer than no retries": (
         {"trainer": {"retries": -1}, "changes": IDEA},
-        ":6: retries is -1, but must be above zero",
+        ":6: retries is -1, but must be at least 0",
     ),
     "no change": ({"changes": {}}, ":7: there is nothing to compare: name a change"),
     "no arm": (
@@ -578,13 +580,14 @@ MISTAKES: dict[
 
 @pytest.mark.parametrize("kind", MISTAKES)
 def test_a_mistake_in_a_file_is_told_at_its_line(
-    folder: Path, capsys: pytest.CaptureFixture[str], kind: str
+    folder: Path, capsys: pytest.CaptureFixture[str], kind: str, kept_line: Callable[[str], None]
 ) -> None:
     says, message = MISTAKES[kind]
     assert ablate("plan", write(folder, **says)) == 2
     error = capsys.readouterr().err
     assert f"foreign.yaml{message}" in error
     assert (error.count("\n"), error.count("foreign.yaml:")) == (1, 1)
+    kept_line(error)
 
 
 def test_a_setting_of_our_own_trainer_is_none_of_a_file_with_scripts(

@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,13 +59,14 @@ WRONG = {
 
 @pytest.mark.parametrize("command", WRONG)
 def test_a_command_that_cannot_be_meant_is_one_line(
-    folder: Path, capsys: pytest.CaptureFixture[str], command: str
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str, kept_line: Callable[[str], None]
 ) -> None:
     assert ablate("ab", "old.py", "new.py", "--gpus-per-run", 0, "--command", command) == 2
     error = capsys.readouterr().err
     assert WRONG[command] in error
     assert error.count("\n") == 1
     assert not Path("results").exists()
+    kept_line(error)
 
 
 @pytest.mark.parametrize(
@@ -77,12 +79,17 @@ def test_a_command_that_cannot_be_meant_is_one_line(
     ],
 )
 def test_options_are_checked_before_anything_runs(
-    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    message: str,
+    kept_line: Callable[[str], None],
 ) -> None:
     assert ablate("ab", "old.py", "new.py", *CPU, *options) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+    kept_line(error)
     assert not Path("results").exists()
 
 

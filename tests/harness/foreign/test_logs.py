@@ -3,6 +3,7 @@
 import json
 import math
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -189,12 +190,15 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_what_is_no_whole_log_is_refused_in_one_line(kind: str, tmp_path: Path) -> None:
+def test_what_is_no_whole_log_is_refused_in_one_line(
+    kind: str, tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     content, why = REFUSED[kind]
     with pytest.raises(LogError) as error:
         read_log(write(tmp_path, content))
     assert why in str(error.value)
     assert "\n" not in str(error.value)
+    kept_line(str(error.value))
 
 
 def test_the_page_tells_every_reason() -> None:

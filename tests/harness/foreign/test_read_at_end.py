@@ -1,5 +1,6 @@
 """What is read of a script without a run: its metrics at the end, its data as links, the code that it imports, its own logs."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -153,11 +154,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_readings_that_do_not_fit_together_are_refused(message: str) -> None:
+def test_readings_that_do_not_fit_together_are_refused(
+    message: str, kept_line: Callable[[str], None]
+) -> None:
     texts, more = BAD[message]
     metrics = tuple(read_metric(text, where="x") for text in texts)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as error:
         check_readings(Readings(metrics=metrics, **more), where="x")
+    kept_line(str(error.value))
 
 
 def test_readings_that_fit_are_taken() -> None:

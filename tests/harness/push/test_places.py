@@ -2,7 +2,7 @@
 
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -324,10 +324,13 @@ def test_what_is_sent_at_the_end_is_sent_once(
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_place_is_refused_in_one_line(name: str) -> None:
+def test_what_is_no_place_is_refused_in_one_line(
+    name: str, kept_line: Callable[[str], None]
+) -> None:
     with pytest.raises(UserError, match=REFUSED[name]) as error:
         place_of(name)
     assert "\n" not in str(error.value)
+    kept_line(str(error.value))
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

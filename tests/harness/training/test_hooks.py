@@ -288,7 +288,9 @@ def met(config: RunConfig, *, before_training: bool) -> None:
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_a_plug_in_gives_is_refused_in_one_line_that_names_it(case: str, plug: Plug) -> None:
+def test_what_a_plug_in_gives_is_refused_in_one_line_that_names_it(
+    case: str, plug: Plug, kept_line: Callable[[str], None]
+) -> None:
     text, message = BAD[case]
     config = plug(text)(small("r08"), 0.1)
     with pytest.raises(UserError) as error:
@@ -296,6 +298,7 @@ def test_what_a_plug_in_gives_is_refused_in_one_line_that_names_it(case: str, pl
     assert message in str(error.value)
     assert "idea.py: " in str(error.value)
     assert "\n" not in str(error.value)
+    kept_line(str(error.value))
 
 
 BACKWARDS = """
@@ -398,7 +401,7 @@ WRONG_LINES = {
 
 @pytest.mark.parametrize("case", WRONG_LINES)
 def test_an_error_of_a_plug_in_is_one_line_with_its_place_and_what_is_there(
-    case: str, plug: Plug
+    case: str, plug: Plug, kept_line: Callable[[str], None]
 ) -> None:
     text, message = WRONG_LINES[case]
     config = plug("\n" + text)(small("r08"), 0.1)
@@ -406,6 +409,7 @@ def test_an_error_of_a_plug_in_is_one_line_with_its_place_and_what_is_there(
         core(config).update(0, [batch(0)])
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+    kept_line(str(error.value))
 
 
 @pytest.mark.parametrize(("n", "listed"), [(40, True), (41, False)])
