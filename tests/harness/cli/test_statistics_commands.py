@@ -419,3 +419,14 @@ def test_an_export_is_one_table_of_what_was_asked(ablate: Any) -> None:
         wrong = ablate("export", "split", "-o", "x.txt", *table)
         assert (wrong.code, wrong.out, wrong.err.count("\n")) == (2, "", 1)
         assert "x.txt: cannot write .txt; name a " in wrong.err
+
+
+def test_losses_in_bits_stand_below_the_table_and_before_the_notes(
+    ablate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(n_seeds=2)
+    plain = ablate("compare", "split").out
+    monkeypatch.setattr("harness.cli.compare.say_bits", lambda loaded, outcome: print("in bits"))
+    *table, last = ablate("compare", "split").out.partition("in bits\n")
+    assert f"{table[0]}{last}" == plain
+    assert "verdict" in table[0] and last

@@ -57,6 +57,19 @@ def begun(store: Store, n: int) -> Callable[[], None]:
     return out.release
 
 
+def test_a_run_behind_a_link_of_the_results_folder_comes_whole(tmp_path: Path) -> None:
+    theirs = made(tmp_path / "disk", 0)
+    [run] = (theirs.root / "runs").iterdir()
+    (run / "attempts" / "1").mkdir(parents=True)
+    (run / "attempts" / "1" / "log.txt").write_text("the first try\n")
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    here = Store.create(tmp_path / "here")
+    done = merge(tmp_path / "link", here)
+    assert (done.copied, done.problems) == ([run.name], [])
+    came = files_of_run(here.directory(run.name))[0]
+    assert sorted(came) == sorted(files_of_run(run)[0]) and "attempts/1/log.txt" in came
+
+
 def test_a_sound_run_comes_whole_and_once(tmp_path: Path) -> None:
     there, here = made(tmp_path / "there", 0, 1), made(tmp_path / "here", 1)
     run = there.directory(seed(0).run_id)

@@ -47,9 +47,6 @@ def test_a_results_folder_behind_a_link_is_read_as_any_other(tmp_path: Path) -> 
     (run / "attempts" / "1" / "log.txt").write_text("the first try\n")
     names, left_out = files_of_run(tmp_path / "link" / "there" / "runs" / run.name)
     assert {"result.json", "attempts/1/log.txt"} <= {*names} and left_out == []
-    here = Store.create(tmp_path / "here")
-    done = merge(tmp_path / "link" / "there", here)
-    assert [said for said in done.problems if "left out" in said] == []
 
 
 def test_what_lies_among_the_runs_and_is_none_is_told(tmp_path: Path) -> None:
