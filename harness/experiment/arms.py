@@ -16,6 +16,7 @@ from harness.experiment.configs import Configs
 from harness.experiment.designs import BASELINE, CHAIN, DESIGNS, Changes, NamedSets, most_changes
 from harness.experiment.draws import drawn, read_draw
 from harness.experiment.file import ExperimentFile
+from harness.experiment.keys import read_design
 from harness.experiment.parents import read_parents
 from harness.run.document import Fields
 
@@ -71,9 +72,7 @@ class Resolver:
     def __init__(self, file: ExperimentFile, device: str) -> None:
         self.file, self.device = file, device
         self.configs = Configs(file, device)
-        self.design = file.choice(
-            "design", (*DESIGNS, "explicit"), "add-one", "design '{value}' is unknown"
-        )
+        self.design = read_design(file)
         self.changes = self.configs.changes
         self.axes = read_axes(file)
         self.draw = read_draw(file, self.axes)

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from harness.config.presets import names
 from harness.data.config import DataConfig
 from harness.errors import UserError, near
+from harness.experiment.designs import CHAIN, DESIGNS
 from harness.experiment.file import ExperimentFile
 from harness.run.document import Content, Document
 from harness.run.guarded import is_name
@@ -75,6 +76,17 @@ def check_name(name: str, where: str) -> str:
 
 def read_name(file: ExperimentFile) -> str:
     return check_name(file.value("name", str, None, "text"), f"{file.where('name')}: name")
+
+
+def read_design(file: ExperimentFile) -> str:
+    """`design`; raises UserError where `arms` lists some for one that makes its own."""
+    design = file.choice("design", (*DESIGNS, "explicit"), "add-one", "design '{value}' is unknown")
+    if "arms" in file.data and design not in ("explicit", CHAIN):
+        raise file.fail(
+            f"design {design} makes its own arms: leave `arms` out, or say `design: explicit`",
+            "arms",
+        )
+    return design
 
 
 def read_margin(file: ExperimentFile) -> float | None:

@@ -15,7 +15,14 @@ from typing import Any
 from harness.errors import UserError, near
 from harness.experiment.designs import BASELINE, CHAIN, DESIGNS, Changes, Feasible, most_changes
 from harness.experiment.file import ExperimentFile
-from harness.experiment.keys import PRIMARY, read_margin, read_name, read_seeds, read_target
+from harness.experiment.keys import (
+    PRIMARY,
+    read_design,
+    read_margin,
+    read_name,
+    read_seeds,
+    read_target,
+)
 from harness.experiment.parents import read_parents
 from harness.foreign.arm import SCRIPT, ForeignArm, default_data, linked, make_arm
 from harness.foreign.command import COMMAND
@@ -30,18 +37,8 @@ from harness.run.readings import Readings
 from harness.run.stream import StreamPlace
 
 FOREIGN_KEYS = (
-    "name",
-    "question",
-    "trainer",
-    "changes",
-    "design",
-    "arms",
-    "parents",
-    "seeds",
-    "target",
-    "primary",
-    "margin",
-    "confirm",
+    *("name", "question", "trainer", "changes", "design", "arms", "parents"),
+    *("seeds", "target", "primary", "margin", "confirm"),
 )
 ABOVE_ZERO = 1e-9
 LIMIT_KEYS = {  # key -> field of the limits, the least that it may be
@@ -179,8 +176,7 @@ class _Reader:
         file = self.file
         confirm = file.value("confirm", bool, False, "true or false")
         seeds, rule = read_seeds(file, confirm=confirm)
-        designs = (*DESIGNS, "explicit")
-        design = file.choice("design", designs, "add-one", "design '{value}' is unknown")
+        design = read_design(file)
         arms = self._arms(self._sets_of_changes(design))
         return ForeignExperiment(
             name=read_name(file),

@@ -261,6 +261,7 @@ BAD = {  # text -> what the line must say
     GOOD
     + "estimand: retuned\nseeds: [1, 2]\naxes: {optim.*_lr: [x0.5, x1, x2]}\n": "estimand retuned needs `seeds` to be a number",
     GOOD.replace("r08.untied_head", "{unlike.all: 1}"): "is not a field of the configuration: see",
+    GOOD + "arms: [[untied_head]]\n": "design add-one makes its own arms: leave `arms` out, or say",
 }
 
 

@@ -558,6 +558,10 @@ MISTAKES: dict[
         {"trainer": {"retries": -1}, "changes": IDEA},
         ":6: retries is -1, but must be at least 0",
     ),
+    "arms of a design that makes its own": (
+        {"changes": IDEA, "design": "ladder", "arms": {"a": ["idea"]}},
+        ":11: design ladder makes its own arms: leave `arms` out, or say `design: explicit`",
+    ),
     "no change": ({"changes": {}}, ":7: there is nothing to compare: name a change"),
     "no arm": (
         {"changes": IDEA, "design": "explicit", "arms": {}},
