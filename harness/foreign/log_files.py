@@ -21,7 +21,6 @@ NOT_LOGS = {
     *(".md", ".rst", ".html", ".json", ".csv", ".yaml", ".yml", ".toml", ".cfg"),
     *(".png", ".jpg", ".jpeg", ".svg", ".gif", ".pdf", ".diff", ".patch"),
 }
-PACKED = (".gz", ".xz", ".bz2")
 NOT_LOG_NAMES = ("LICENSE", "Makefile", "requirements.txt")
 MANY = 32  # files: fewer are read before other processes have started
 MAX_READERS = 8  # processes
@@ -107,10 +106,7 @@ def _logs_in(root: Path) -> Iterator[Path]:
 
 
 def _is_other(file: Path) -> bool:
-    """Whether a file's name says that it is no log; a packed one counts as what is in it."""
-    suffixes = file.suffixes
-    if suffixes and suffixes[-1] in PACKED:
-        return False
+    """Whether a file's name says that it is no log; into a packed one one has to look."""
     return file.suffix in NOT_LOGS or file.name in NOT_LOG_NAMES
 
 

@@ -155,6 +155,8 @@ class Pen:
     def write(self, element: ET.Element, properties: Properties) -> None:
         """A text on the halo that keeps it apart from what it lies on."""
         content = element.text or ""
+        if not content.strip():  # of which there are no outlines
+            return
         x, y = float(element.get("x", "0")), float(element.get("y", "0"))
         anchor = ANCHORS[element.get("text-anchor", "start")]
         font = FontProperties(family=self.fonts, weight=properties.get("font-weight", "normal"))
@@ -186,9 +188,7 @@ def letters(content: str, spot: Spot, anchor: str, font: FontProperties, *, size
     """
     plain = content.replace("$", r"\$")  # no mathematics
     path = TextPath((0, 0), plain, size=size, prop=font)
-    width = 0.0
-    if len(path.vertices):
-        width = float(path.vertices[:, 0].max())
+    width = float(path.vertices[:, 0].max())
     shift = {"left": 0.0, "center": width / 2, "right": width}[anchor]
     place = Affine2D().scale(1, -1).translate(spot[0] - shift, spot[1])
     return place.transform_path(path)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from harness.run.plural import plural
 from reports.page.embed import table_rows
 from reports.verify.effects import UNFINISHED, estimate
 from reports.verify.files import check_results
@@ -41,7 +42,8 @@ def check_confirmed(page: Page, index: int, data: Embedded, results: Path | None
         n_to_come = sum(row["status"] in UNFINISHED for row in rows)
         if n_to_come:
             if f"{n_to_come} run" not in said:
-                yield f"{name} has {n_to_come} runs to come, which the page does not say"
+                to_come = plural(n_to_come, "run")
+                yield f"{name} has {to_come} to come, which the page does not say"
         else:
             yield from check_effects_said(said, other)
         if results is not None:

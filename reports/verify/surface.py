@@ -137,7 +137,7 @@ def bowl_of(who: str, plan: Embedded, arms: Sequence[Embedded], rows: Sequence[R
     x, y = np.repeat(places, max(len(shared), 1), axis=1)
     terms = np.stack([x, y, x * x, x * y, y * y], axis=1)
     n, p = len(shared), len(whole)
-    block = np.tile(np.eye(max(n, 1)), (p, 1))
+    block = np.tile(np.eye(n), (p, 1))
     if not n or np.linalg.matrix_rank(np.c_[terms - terms.mean(0), block]) < 5 + n:
         return None
     losses = np.array([np.mean(runs[arm["name"]][b]) for arm in whole for b in shared])

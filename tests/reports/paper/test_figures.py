@@ -160,6 +160,45 @@ def test_no_text_is_taken_for_mathematics_or_for_markup():
     assert not any(t.get_parse_math() for t in drawn.axes[0].texts)
 
 
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_text_of_blanks_has_neither_letters_nor_a_halo(blank: str) -> None:
+    drawn = paper_figure(figure_of(text(100, 50, blank)), WIDE)
+    assert not patches(drawn) and not drawn.axes[0].texts
+
+
+@pytest.mark.parametrize(("anchor", "share"), [("start", 0.0), ("middle", 0.5), ("end", 1.0)])
+def test_a_halo_lies_below_its_text_and_where_that_is_anchored(anchor: str, share: float) -> None:
+    drawn = paper_figure(figure_of(text(100, 50, "HHHH", anchor=anchor)), WIDE)
+    (halo,), (written_text,) = patches(drawn), drawn.axes[0].texts
+    box = halo.get_path().get_extents()
+    assert box.x0 + share * (box.x1 - box.x0) == pytest.approx(100, abs=1.5)
+    assert box.y1 == pytest.approx(50, abs=0.5) and 6 < box.height < 12
+    assert written_text.get_position() == (100, 50)
+    assert written_text.get_zorder() == halo.get_zorder()  # of equals the later one lies above
+    drawn.draw_without_rendering()
+    children = drawn.axes[0].get_children()
+    assert children.index(halo) < children.index(written_text)
+
+
+def test_a_pixel_of_the_page_is_one_of_the_drawing_counted_from_the_top_below_the_legend() -> None:
+    for legend, rows in (((), 0), ((("a", "c1", "a"),), 1)):
+        drawn = paper_figure(figure_of("", legend=legend), WIDE)
+        height = drawn.get_size_inches()[1] * PX_PER_INCH
+        assert height == pytest.approx(100 + rows * LEGEND_ROW + 2 * MARGIN)
+        to_px = PX_PER_INCH / drawn.dpi
+        for x, y in ((0, 0), (WIDE, 100), (10, 20)):
+            at_x, at_y = drawn.axes[0].transData.transform((x, y)) * to_px
+            assert at_x == pytest.approx(x + MARGIN)
+            assert height - at_y == pytest.approx(y + MARGIN + rows * LEGEND_ROW)
+
+
+def test_what_is_faint_on_the_page_is_as_faint_here_and_within_what_is_faint_more_so() -> None:
+    band = f'<path class="band c1" d="{path_of([(0, 1), (2, 3), (4, 1)])}"/>'
+    for markup, opacity in ((band, 0.14), (f'<g class="band">{band}</g>', 0.14**2)):
+        (shape,) = patches(paper_figure(figure_of(f'<g class="series">{markup}</g>'), WIDE))
+        assert shape.get_facecolor()[3] == pytest.approx(opacity)
+
+
 def test_a_legend_has_the_rows_that_its_names_take():
     names = [(letter * 40, "c1", letter * 40) for letter in "abc"]
     heights = []
