@@ -258,6 +258,14 @@ PAIRS: dict[str, tuple[str, str]] = {
         "a = f(1)\nb(2)\nc(3)\nuse(a)\n",
         "b(2)\nc(3)\na = f(1)\nuse(a)\n",
     ),
+    "a call moves out of a block where another takes its line": (
+        "a(1)\nfor i in r:\n    x = q.next()\n    f(x, 1)\n",
+        "a(1)\nx = q.next()\nfor i in r:\n    y = q.next()\n    f(x, y)\n",
+    ),
+    "a call moves into a block, in the place of another": (
+        "a(1)\nx = q.next()\nfor i in r:\n    y = q.next()\n    f(x, y)\n",
+        "a(1)\nfor i in r:\n    x = q.next()\n    f(x, 1)\n",
+    ),
     # ------------------------------------------------------------ kinds and what is neutral
     "prints, notes, imports, annotations, docstrings": (
         "def f(x):\n    'One.'\n    print('a', x)\n    logger.info('b')\n    return x\n",

@@ -112,3 +112,24 @@ def test_a_table_that_parts_from_the_head_has_moments_of_its_dtype(
         optimizer.step()
     part(Tie(params["head"], params["embed"]), optimizers)
     assert moments(params, optimizers)["embed"].dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("form", "share"),
+    [
+        ("decoupled", [0.05, 0.05, 0.05]),  # the rate times the decay
+        ("cautious", [0.005, 0, 0.005]),  # the rate twice, where it shrinks or rests
+        ("cautious_strict", [0.005, 0, 0]),
+    ],
+)
+def test_a_weight_loses_its_share_of_what_it_was_in_the_form_that_is_said(
+    form: Literal["decoupled", "cautious", "cautious_strict"], share: list[float]
+) -> None:
+    start, moved = torch.tensor([2.0, -1.0, 3.0]), []
+    for decay in (0.0, 0.5):
+        p = Parameter(start.clone())
+        config = OptimConfig(weight_decay=decay, weight_decay_form=form)
+        p.grad = torch.tensor([1.0, 1.0, 0.0])
+        Adam([{"params": [p], "lr": 0.1}], config).step()
+        moved.append(p.detach())
+    torch.testing.assert_close(moved[0] - moved[1], torch.tensor(share) * start)

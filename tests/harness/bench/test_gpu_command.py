@@ -1,6 +1,7 @@
 """The acceptance's command: what it is told, how each check is started and ends, and with which code it leaves."""
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,16 @@ def test_what_is_typed_is_asked_and_its_verdict_is_the_exit_code(
         assert (ended.value.code, said) == (code, f"{verdict} in 12 s: {folder}/gpu-check.html\n")
         assert {p.name for p in Path(folder).iterdir()} == {"gpu-check.html", "gpu-check.json"}
     assert asked == [expected, expected]
+
+
+def test_the_file_is_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu_check.py", "--dry-run", "--presets", "r88"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(gpu_check.__file__, run_name="__main__")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("gpu-check: unknown record 'r88'")
 
 
 def test_one_check_prints_its_figures_as_json(

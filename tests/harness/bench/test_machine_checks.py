@@ -331,6 +331,11 @@ def test_a_small_network_is_of_one_sequence_an_update() -> None:
     data = config.data
     assert {data.batch_tokens, data.seq_len, data.micro_tokens, data.val_tokens} == {256}
     assert (data.ranks, config.model.n_layer, config.system.compile) == (1, 8, "off")
+    on_gpu, _ = resolve("r08", scale="small", device="cuda", settings={})
+    there = small("r08", "cuda")
+    sizes = there.data
+    assert {sizes.batch_tokens, sizes.seq_len, sizes.micro_tokens, sizes.val_tokens} == {1024}
+    assert (sizes.ranks, there.model) == (1, on_gpu.model) and there.model != config.model
 
 
 def test_the_bound_of_losses_is_five_times_that_of_roundings_and_the_widest_where_none_is_known(
@@ -446,8 +451,11 @@ def test_the_runner_passes_with_one_warm_group_and_one_attempt_more_for_the_kill
     monkeypatch.setattr(runner_check, "start", start)
     monkeypatch.setattr(runner_check, "kill_a_rank", kill)
     monkeypatch.setattr(runner_check, "wait", waited.append)
+    times = iter([10.0, 12.5, 20.0, 24.0])
+    monkeypatch.setattr(runner_check, "time", SimpleNamespace(perf_counter=lambda: next(times)))
     fields = {"data.seq_len": 128}
     found = runner("r08", fields, scale="tiny", device="cpu", world=2, folder=tmp_path)
+    assert (found.runs_s, found.killed_s) == (2.5, 4.0)
     assert (found.passed, found.groups, found.world) == (passed, groups, 2)
     assert sorted(found.ends) == sorted(["finished"] * 2 + [" ".join(first), " ".join(second)])
     assert killed == [{"a", "b"}] and waited == ["process"] * 2

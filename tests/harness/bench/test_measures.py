@@ -223,7 +223,7 @@ def test_a_synchronous_gather_has_waited_when_it_is_handed_over() -> None:
 
 
 class InThisProcess:
-    """Stands for torch.multiprocessing: the one process is this one."""
+    """Stands for torch.multiprocessing: every process is this one, one after the other."""
 
     def __init__(self) -> None:
         self.joins = 0
@@ -235,8 +235,9 @@ class InThisProcess:
         return SimpleNamespace(SimpleQueue=lambda: queue)
 
     def spawn(self, run: Any, args: tuple[Any, ...], *, nprocs: int, join: bool) -> Any:
-        assert (nprocs, join) == (1, False)
-        run(0, *args)
+        assert (nprocs, join) == (args[0], False)
+        for rank in range(nprocs):
+            run(rank, *args)
         return self
 
     def join(self, timeout: float) -> bool:
@@ -272,3 +273,59 @@ def test_the_gather_takes_turns_and_leaves_out_what_warms_it_up(
     ratios = sorted(sync / asynchronous for asynchronous, sync in pairs)
     assert found.sync_over_async == pytest.approx((ratios[1] + ratios[2]) / 2)
     assert (found.world, found.low, found.high) == (1, None, None)
+
+
+@pytest.mark.parametrize(
+    ("device", "backend", "dtype", "gpus"),
+    [
+        ("cuda", "nccl", torch.bfloat16, ["cuda:0", "cuda:1"]),
+        ("cpu", "gloo", torch.float32, []),
+    ],
+)
+def test_each_process_of_a_gather_has_a_device_of_its_own_and_the_same_matrices(
+    device: str,
+    backend: str,
+    dtype: torch.dtype,
+    gpus: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr(harness.optim.exchange, "all_gather", "theirs")
+    told: list[Any] = []
+    made: list[Any] = []
+
+    class Updates:
+        def __init__(self, groups: Any, optim: Any, *, dtype: torch.dtype) -> None:
+            made.append((groups, dtype))
+
+        def step(self) -> None:
+            told.append("updated")
+
+    def init(backend: str, *, rank: int, world_size: int) -> None:
+        told.append((backend, rank, world_size, os.environ["RANK"], os.environ["WORLD_SIZE"]))
+
+    ends = {"barrier": lambda: told.append("met"), "destroy_process_group": lambda: None}
+    own: list[str] = []
+    monkeypatch.setattr(torch.cuda, "set_device", lambda place: own.append(str(place)))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: told.append("waited"))
+    monkeypatch.setattr(gather_check, "dist", SimpleNamespace(init_process_group=init, **ends))
+    monkeypatch.setattr(gather_check, "mp", InThisProcess())
+    monkeypatch.setattr(gather_check, "Muon", Updates)
+    if device == "cuda":
+        monkeypatch.setattr(gather_check, "hidden_shapes", lambda config: [])
+    config, _ = resolve("r08", scale="tiny", device="cpu", settings=SMALL)
+    gather(config, world=2, device=device, rounds=1)
+    waited = ["waited"] if device == "cuda" else []
+    updates = ["met", *waited, "updated", *waited] * 6
+    first, second = ((backend, rank, 2, str(rank), "2") for rank in range(2))
+    assert told == [first, *updates, "met", second, *updates, "met"]
+    assert own == gpus and [dtype for _, dtype in made] == [dtype, dtype]
+    (ours, _), (theirs, _) = made
+    for mine, other in zip(ours, theirs, strict=True):
+        (size,) = {parameter.numel() for parameter in mine["params"]}
+        assert size > 0 and mine["names"] == [str(i) for i in range(len(mine["params"]))]
+        for a, b in zip(mine["params"], other["params"], strict=True):
+            assert torch.equal(a, b) and torch.equal(a.grad, b.grad)
+            assert not torch.equal(a, a.grad) and a.std() > 0.5
+    assert len(ours) == (2 if device == "cpu" else 0)

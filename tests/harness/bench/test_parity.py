@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from harness.bench.parity import (
     check_directory,
     check_orthogonalize,
     check_record,
+    norm_tolerance,
 )
 from harness.bench.recording import BATCHES, Recording
 from harness.bench.replay import build, sized, trajectory
@@ -232,6 +234,27 @@ def test_one_wrong_number_fails_and_is_named(
     assert {
         c for c, bound in BOUNDS.items() if not (result[c] is not None and result[c] <= bound)
     } == {column}
+
+
+def test_norms_are_held_against_bounds_of_their_kind_and_a_silent_scalars_against_none() -> None:
+    roles = {
+        "blocks.0.attn.value_mix": "scalar",
+        "blocks.1.attn.value_mix": "scalar",
+        "head.weight": "head",
+    }
+    parameters = {name: SimpleNamespace(role=role) for name, role in roles.items()}
+    model = SimpleNamespace(named_parameters=parameters.items)
+    config = SimpleNamespace(model=SimpleNamespace(value_residual="first"))
+    core: Any = SimpleNamespace(config=config, model=model)
+    order = [*reversed(roles)]
+    told = norm_tolerance(core, order)
+    assert told.relative.tolist() == [1e-4, 1e-3, 1e-3]
+    assert told.compared.tolist() == [True, True, False]
+    at_the_bound = 1e-7 + told.relative * 2.0
+    found = told.in_bounds(at_the_bound, np.array([2.0, -2.0, 2.0]))
+    assert found == pytest.approx([1e-4, 1e-4, 0.0])
+    config.model.value_residual = None
+    assert norm_tolerance(core, order).compared.all()
 
 
 def test_a_wrong_orthogonalisation_fails(

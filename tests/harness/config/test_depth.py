@@ -30,6 +30,13 @@ def test_a_layer_that_is_kept_brings_along_what_is_said_of_it(name: str) -> None
     assert at_depth({f"model.{name}": before}, KEPT) == {f"model.{name}": after}
 
 
+@pytest.mark.parametrize("name", ["backout", "lanes", "mudd_gate"])
+def test_a_layer_that_is_kept_itself_is_the_one_that_is_meant(name: str) -> None:
+    assert at_depth({f"model.{name}": 6}, KEPT) == {f"model.{name}": 3}
+    assert at_depth({"model.skip_layers": (3, 6)}, KEPT) == {"model.skip_layers": (2, 3)}
+    assert at_depth({"model.skip_layers": ()}, KEPT) == {"model.skip_layers": ()}
+
+
 def test_patterns_and_what_is_off_stay() -> None:
     values = {"model.attn_free_layers": "after_middle", "model.value_embed": None, "model.x": 3}
     assert at_depth(values, KEPT) == values

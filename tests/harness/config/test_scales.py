@@ -6,7 +6,7 @@ import pytest
 
 from harness.cli.plan import print_notes
 from harness.config.presets import load_preset, names, newest, preset_values
-from harness.config.scales import load_scale
+from harness.config.scales import ScaleNoise, load_scale
 from harness.errors import UserError
 from harness.experiment.experiment import load_experiment
 from tests.golden import SCALES
@@ -81,6 +81,9 @@ def test_what_a_record_of_ones_own_cannot_say_is_refused_with_its_line(
         ("since: {r58: {set: {}}}", r"unknown key 'set', there may be rates, factor, noise"),
         ("since: {r58: {factor: {optim.muon_rate: 2}}}", r"optim\.muon_rate is not a field"),
         ("since: {r58: {noise: {sd: 1}}}", r"noise needs sd > 0, df >= 1 and source"),
+        ("noise: {sd: 0, df: 1, source: runs}", r"noise needs sd > 0"),
+        ("noise: {sd: 1, df: 0, source: runs}", r"noise needs .* df >= 1 and source, the baseline"),
+        ("noise: {sd: 1, df: 1, source: runs, seen: 3}", r"noise needs"),
         (
             "factors: {optim.muon_lr: 2}",
             r"unknown key 'factors', there may be .*; did you mean 'factor'",
@@ -91,6 +94,33 @@ def test_what_a_scale_cannot_say_is_refused_with_its_line(text: str, said: str, 
     mine.write_text(f"# a scale\n{text}\n")
     with pytest.raises(UserError, match=rf"mine\.yaml:2: {said}"):
         load_scale("mine", "r07")  # of a base that has none of those records, too
+
+
+@pytest.mark.parametrize("corpus", [None, "text"])
+def test_noise_of_one_degree_of_freedom_is_taken_with_or_without_its_corpus(
+    corpus: str | None, mine: Path
+) -> None:
+    more = f", corpus: {corpus}" if corpus else ""
+    mine.write_text(f"noise: {{sd: 0.1, df: 1, source: runs{more}}}")
+    noise = ScaleNoise(sd=0.1, df=1, source="runs", corpus=corpus)
+    assert load_scale("mine", "r07").era.noise == noise
+
+
+def test_what_counts_is_scaled_to_a_whole_number_and_never_to_none(mine: Path) -> None:
+    mine.write_text(
+        "set: {schedule.steps: 10}\nfactor: {model.n_layer: 0.01, optim.muon_momentum: 0.5}\n"
+    )
+    values, _ = preset_values("r18")
+    before = {
+        **values,
+        **{"schedule.steps": 100, "schedule.warmup_steps": 1, "schedule.cooldown_steps": 0},
+        **{"optim.muon_momentum_warmup_steps": 60, "optim.scalar_freeze_steps": 0},
+    }
+    at = load_scale("mine", "r18").apply(before)
+    assert at["model.n_layer"] == 1
+    assert at["optim.muon_momentum"] == pytest.approx(values["optim.muon_momentum"] / 2)
+    assert (at["schedule.warmup_steps"], at["schedule.cooldown_steps"]) == (1, 0)
+    assert (at["optim.muon_momentum_warmup_steps"], at["optim.scalar_freeze_steps"]) == (6, 0)
 
 
 @pytest.mark.parametrize("scale", SCALES)

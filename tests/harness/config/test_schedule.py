@@ -85,9 +85,11 @@ def test_a_cooldown_from_an_update_on_has_whole_ones() -> None:
     assert by_update == pytest.approx([1, 1, 1, 1, *((9 - step) / 5 for step in range(4, 9))])
 
 
-def test_weights_of_losses_fall_one_stage_after_another() -> None:
+@pytest.mark.parametrize("start", ["nearest", "next"])
+def test_weights_of_losses_fall_one_stage_after_another(start: str) -> None:
     made = config(schedule__steps=8, schedule__extension_steps=2, schedule__stages=3,
-                  loss__next_tokens=(1.0, 0.5, 0.25), loss__prefix_weight=0.4)  # fmt: skip
+                  loss__next_tokens=(1.0, 0.5, 0.25), loss__prefix_weight=0.4,
+                  schedule__stage_start=start)  # fmt: skip
     values = [schedule_at(made, step) for step in range(8)]
     assert [v.next_tokens for v in values] == [
         (1.0, 0.5, 0.25),

@@ -1,6 +1,8 @@
 """Prepared corpora: what is in them, when they count as prepared, what the fingerprint depends on, and who may copy them."""
 
 import json
+import os
+import platform
 import shutil
 import socket
 import sys
@@ -76,6 +78,9 @@ def test_stdlib_knows_its_facts(stdlib: Corpus) -> None:
     n_bytes = stdlib.tokens["val"] - stdlib.documents["val"]
     assert stdlib.bytes_per_token["val"] == n_bytes / stdlib.tokens["val"]
     assert stdlib.bits_per_byte(np.log(2)) == pytest.approx(1, rel=1e-3)
+    assert stdlib.bits_per_byte(3.0, "train") == 3.0 / np.log(2) / stdlib.bytes_per_token["train"]
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    assert stdlib.source == f"standard library of {python}"
 
 
 def test_each_preparation_gives_the_same_fingerprint(stdlib: Corpus, tmp_path: Path) -> None:
@@ -272,6 +277,8 @@ def test_fineweb_fetches_only_what_is_missing(tmp_path: Path, hub: list[str]) ->
     assert three.fingerprint != two.fingerprint
     assert prepare("fineweb10B", tmp_path, n_shards=2).fingerprint == two.fingerprint
     assert two.bits_per_byte(3.28) is None
+    place = "https://huggingface.co/datasets/kjj0/fineweb10B-gpt2"
+    assert three.source == f"{place}, first 3 training shards"
 
 
 @pytest.mark.parametrize("n_shards", [0, -1, 104])
@@ -368,7 +375,15 @@ def test_a_node_without_room_for_a_copy_is_told_by_how_much(
     with pytest.raises(UserError, match=r": 0 MiB free, small takes 0: make room, or "):
         cache_locally(corpus, tmp_path / "local")
     room(needed)
-    assert cache_locally(corpus, tmp_path / "local").fingerprint == corpus.fingerprint
+    copy = cache_locally(corpus, tmp_path / "local")
+    assert copy.fingerprint == corpus.fingerprint
+    os.truncate(corpus.train[0], 9 << 20)
+    room(5 << 20)
+    with pytest.raises(UserError) as refused:
+        cache_locally(corpus, tmp_path / "other")
+    place = tmp_path / "other" / copy.folder.name
+    said = f"{place}: 5 MiB free, small takes 9: make room, or set data.cache to none"
+    assert str(refused.value) == said
 
 
 def test_a_damaged_source_is_not_cached(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Your own text: which documents come out, on which side, with which tokenizer, and what an interruption leaves."""
 
 import base64
+import hashlib
 import itertools
 import json
 import os
@@ -56,6 +57,7 @@ def test_a_source_tree_becomes_one_document_per_file(tree: Path, tmp_path: Path)
         path.read_bytes() for path in tree.glob("part*/*.py")
     )
     assert corpus.documents == {"train": 38, "val": 2}
+    assert corpus.source == f"text: {tree}; documents by file; tokenizer bytes"
     assert open_corpus("mine", tmp_path) == corpus
 
 
@@ -175,6 +177,30 @@ def test_both_sides_get_something_and_validation_its_share_at_most(sizes: list[i
     assert in_val
     assert "train" in roles
     assert sum(in_val) <= 0.05 * sum(sizes) or in_val == [min(sizes)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "in_val"),
+    [
+        ([5, 95], [0]),
+        ([6, 94], [0]),  # nothing fits: the smallest
+        ([95, 5], [1]),
+        ([3, 94, 2, 1], [0, 2]),  # what still fits, in order
+        ([4, 2, 93, 1], [0, 3]),
+        ([10, 9, 9], [1]),
+        ([], []),
+    ],
+)
+def test_to_validation_goes_what_fits_into_a_twentieth(sizes: list[int], in_val: list[int]) -> None:
+    assert [n for n, role in enumerate(split_roles(sizes)) if role == "val"] == in_val
+
+
+def test_of_lines_a_twentieth_is_for_validation(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"line {n}\n" for n in range(2000)))
+    corpus = prepare_text([tmp_path / "a.txt"], name="x", root=tmp_path, documents="line")
+    lines = [f"line {n}\n".encode() for n in range(2000)]
+    expected = [line for line in lines if hashlib.sha256(line).digest() < b"\x0c\xcc\xcc\xcc"]
+    assert documents(corpus, "val") == expected and 80 < len(expected) < 120
 
 
 @pytest.mark.parametrize(

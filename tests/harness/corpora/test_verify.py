@@ -3,8 +3,10 @@
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -122,6 +124,8 @@ def test_a_file_is_hashed_once_until_it_changes(
     verify(corpus, say=said.append)
     verify(corpus, say=said.append)
     assert sorted(hashed) == sorted(corpus.files)
+    kept = [text.split() for text in verifying.remembered().values()]
+    assert sorted(digest for *_, digest in kept) == sorted(corpus.files.values())
     assert said[0] == "hashing 3 shards, 0 MiB"
     assert len(said) == 2
     os.utime(corpus.val[0])
@@ -164,7 +168,9 @@ def test_a_node_without_a_place_to_remember_hashes_again(
         verify(corpus)
 
 
-def test_shards_may_be_large_and_lie_elsewhere(tmp_path: Path) -> None:
+def test_shards_may_be_large_and_lie_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A shard of FineWeb has 200 MB, and many keep theirs on another disk, behind links."""
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -179,7 +185,12 @@ def test_shards_may_be_large_and_lie_elsewhere(tmp_path: Path) -> None:
     corpus = write_corpus(
         folder, shards, vocab_size=257, separator=256, unit="nats per byte", source="made here"
     )
-    verify(corpus)
+    times, said = iter([10.0, 12.0]), list[str]()
+    clock = SimpleNamespace(monotonic=lambda: next(times), time_ns=time.time_ns)
+    with monkeypatch.context() as patch:
+        patch.setattr(verifying, "time", clock)
+        verify(corpus, say=said.append)
+    assert said == ["hashing 2 shards, 76 MiB", "hashed in 2.0 s, 38 MiB/s"]
     with (tmp_path / "train.bin").open("r+b") as file:
         file.seek(-2, os.SEEK_END)
         file.write(b"\1\0")

@@ -96,6 +96,20 @@ def test_a_pass_that_begins_with_a_document_reads_on_and_the_rest_is_never_seen(
     assert second == [[(0, 9, 5)], [(0, 15, 5)]] and third == first  # the same one again
 
 
+@pytest.mark.parametrize(
+    ("length", "n_draws"), [(7, 1), (18, 1), (19, 1), (20, 2), (25, 2), (26, 3), (31, 3), (32, 4)]
+)
+def test_a_shard_is_left_where_two_updates_and_a_target_are_no_longer_in_it(
+    length: int, n_draws: int, tmp_path: Path
+) -> None:
+    """Every token is a document: an update of 2 passes of 3 tokens begins at every sixth."""
+    passes = DocumentStarts(write(tmp_path, text([1] * length), text([1] * 99)), SEPARATOR)
+    draw = UpdateSize(n_passes=2, pass_tokens=3)
+    for n in range(n_draws):
+        assert passes.take(draw) == [[(0, 6 * n, 4)], [(0, 6 * n + 3, 4)]]
+    assert passes.take(draw) == [[(1, 0, 4)], [(1, 3, 4)]]
+
+
 def test_a_shard_whose_last_document_is_the_only_one_left_for_a_pass_is_left(
     tmp_path: Path,
 ) -> None:

@@ -13,7 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.data.loader import BatchMemory, Layout, TokenStream, TrainLoader, ValLoader
-from harness.data.positions import SHARD_SWITCH, Global, PerRank, locate, permutation
+from harness.data.positions import (
+    SHARD_SWITCH,
+    Global,
+    PerRank,
+    locate,
+    permutation,
+    refuse_short_train,
+    refuse_short_val,
+)
 from harness.data.prefetcher import Prefetcher
 from harness.data.shards import write_shard
 from harness.errors import UserError
@@ -528,7 +536,8 @@ def test_the_validation_mean_is_the_same_in_every_world(tmp_path: Path) -> None:
 
 def test_a_validation_set_too_short_is_refused_with_what_would_fit(tmp_path: Path) -> None:
     paths = write_shards(tmp_path, [100])
-    ValLoader(paths, val_tokens=99, micro_tokens=9, seq_len=9)  # the last token is the last target
+    whole = ValLoader(paths, val_tokens=99, micro_tokens=9, seq_len=9)
+    assert [y.flatten().tolist()[-1] for _, y in whole] == [*range(9, 100, 9)]  # the last token too
     with pytest.raises(UserError, match=r"holds 100 tokens, data.val_tokens 100 needs 101"):
         ValLoader(paths, val_tokens=100, micro_tokens=10, seq_len=10)
     with pytest.raises(
@@ -540,6 +549,63 @@ def test_a_validation_set_too_short_is_refused_with_what_would_fit(tmp_path: Pat
         match=r"data.val_tokens 100, data.micro_tokens 32, data.seq_len 8: each must be a multiple",
     ):
         ValLoader(paths, val_tokens=100, micro_tokens=32, seq_len=8)
+
+
+@pytest.mark.parametrize(
+    ("available", "mend"),
+    [
+        (129, None),
+        (128, "set data.val_tokens to at most 96"),
+        (97, "set data.val_tokens to at most 96"),
+        (96, "set data.val_tokens to at most 64"),
+        (33, "set data.val_tokens to at most 32"),
+        (32, "use more text, or a smaller size (scale=tiny, data.micro_tokens)"),
+    ],
+)
+def test_what_fits_is_whole_passes_and_the_last_ones_target(
+    available: int, mend: str | None
+) -> None:
+    sizes = {"val_tokens": 128, "round_tokens": 32}
+    lengths = [available - 10, 10]
+    if mend is None:
+        refuse_short_val([Path("a.bin")], lengths, **sizes)
+        return
+    with pytest.raises(UserError) as refused:
+        refuse_short_val([Path("a.bin")], lengths, **sizes)
+    assert str(refused.value) == (
+        f"a.bin: the validation set holds {available} tokens, data.val_tokens 128 needs 129 (the "
+        f"last one's target): {mend}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "what", "needed"),
+    [
+        ({"loader": "per_rank"}, "b.bin holds", 32),
+        ({"loader": "global"}, "b.bin holds", 64),
+        ({"loader": "per_rank", "order": "shuffled"}, "the training shards together hold", 64),
+        ({"loader": "global", "growth": 2}, "b.bin holds", 128),
+    ],
+)
+def test_a_round_of_all_ranks_and_its_last_target_must_be_there(
+    options: dict[str, Any], what: str, needed: int
+) -> None:
+    asked = {"batch_tokens": 64, "micro_tokens": 8, "ranks": 4, "order": "sequential"} | options
+    paths = [Path("a.bin"), Path("b.bin")]
+    first = 5 if asked["order"] == "shuffled" else 1000
+    of_first = first if asked["order"] == "shuffled" else 0
+    refuse_short_train(paths, [first, needed + 1 - of_first], **asked)
+    with pytest.raises(UserError) as refused:
+        refuse_short_train(paths, [first, needed - of_first], **asked)
+    grown = "growth" in options
+    stage = " in the stage of batches 2 times as large" if grown else ""
+    fields = "data.batch_tokens and data.micro_tokens"
+    if grown:
+        fields = "data.batch_tokens, data.micro_tokens or schedule.batch_growth"
+    assert str(refused.value) == (
+        f"{what} {needed} tokens, but the ranks together read {needed} + 1{stage}: use a larger "
+        f"corpus, or smaller {fields}"
+    )
 
 
 def test_a_process_opens_only_the_shards_it_reads(tmp_path: Path) -> None:

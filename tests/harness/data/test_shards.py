@@ -13,6 +13,7 @@ import pytest
 
 from harness.data.shards import (
     MAGIC,
+    MAX_TOKENS,
     ShardError,
     ShardWriter,
     count_tokens,
@@ -95,6 +96,9 @@ def test_tokens_that_do_not_fit_are_refused(tmp_path: Path, tokens: list[int]) -
 def test_more_tokens_than_a_header_can_count_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert struct.unpack_from("<3i", header(MAX_TOKENS))[2] == MAX_TOKENS
+    with pytest.raises(struct.error):
+        header(MAX_TOKENS + 1)
     monkeypatch.setattr("harness.data.shards.MAX_TOKENS", 5)
     writer = ShardWriter(tmp_path / "a.bin")
     writer.append(np.arange(3, dtype=np.uint16))

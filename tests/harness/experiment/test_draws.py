@@ -76,12 +76,19 @@ def test_changes_cross_the_drawn_points(tmp_path: Path) -> None:
     ]
 
 
+def test_two_points_are_a_draw_and_the_largest_seed_is_one(tmp_path: Path) -> None:
+    assert len(places(load(tmp_path, AXES + "draw: {random: 2, seed: 2147483647}\n"))) == 2
+
+
 @pytest.mark.parametrize(
     ("draw", "said"),
     [
         ("{sobol: 4, random: 4}", "draw is"),
         ("{sobol: 1}", "2 to 1000 points"),
+        ("{random: 1001}", "2 to 1000 points"),
         ("{random: 4, seed: -1}", "draw is"),
+        ("{random: 4, seed: 2147483648}", "draw is"),
+        ("{random: 4, seeds: 1}", "draw is"),
         ("8", "draw is 8"),
     ],
 )

@@ -85,6 +85,17 @@ def test_two_whole_logs_in_one_file_are_two_runs(log, tmp_path: Path) -> None:  
     assert [run.reading.facts.gpus for run in runs] == [reading.facts.gpus for reading, _ in alone]
 
 
+@pytest.mark.parametrize(("steps", "losses"), [(0, [3.28]), (1, [3.27, 3.28])])
+def test_a_log_before_another_is_a_run_from_its_first_step_on(
+    steps: int, losses: list[float]
+) -> None:
+    """One that ends with its validation at step 0 came to no end."""
+    before = f"Running PyTorch 2.6\ns:0 tel:{10.9 if steps else 3.27}\n"
+    before += f"s:{steps} tel:3.27\n" if steps else ""
+    lines = f"{before}{year_2025(3.28)}".encode().splitlines(keepends=True)
+    assert [run.reading.final().val_loss for run in runs_of(lines)] == losses
+
+
 def test_two_runs_of_one_script_share_its_head(tmp_path: Path) -> None:
     text = year_2025(3.2777)
     points = "".join(line + "\n" for line in text.splitlines() if line.startswith("step:"))

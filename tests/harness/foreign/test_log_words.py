@@ -70,6 +70,8 @@ def test_a_loss_is_above_zero_and_within_what_a_result_holds() -> None:
     assert refusal_of_loss(b"1e101").endswith("is impossible: it is beyond 1e+100")
     assert refusal_of_loss(b"nan") == refusal_of_loss(b"inf") == refusal_of_loss(b"1e100") == ""
     assert number_of("-3.5", "score") == -3.5
+    with pytest.raises(LogError, match=r"the score '-1e101' is impossible: it is beyond 1e\+100$"):
+        number_of("-1e101", "score")
 
 
 def test_the_shape_of_a_line_is_that_of_what_stands_behind_its_first_word() -> None:

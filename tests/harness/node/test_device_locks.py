@@ -58,3 +58,38 @@ def test_a_lock_that_another_process_makes_in_this_moment_is_the_same_lock(
     assert n_open() == before
     theirs.release(["0"])
     assert ours.take(["0"], 1) == ("0",)
+
+
+def test_the_folder_of_the_locks_is_made_for_every_user_of_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABLATE_LOCKS", str(tmp_path / "not" / "yet"))
+    folder = device_locks.lock_folder()
+    assert folder == tmp_path / "not" / "yet"
+    locks = DeviceLocks({"0": "MIG-a/1"})
+    assert locks.take(["0"], 1) == ("0",)
+    assert folder.stat().st_mode & 0o7777 == 0o1777
+    assert sorted(os.listdir(folder)) == ["MIG-a-1.lock", "turn.lock"]
+    monkeypatch.setenv("ABLATE_LOCKS", "")
+    monkeypatch.setattr(device_locks.tempfile, "gettempdir", lambda: "/shared")
+    assert device_locks.lock_folder() == Path("/shared/ablate-devices")
+
+
+def test_who_gets_too_few_of_several_keeps_those_and_of_one_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["0", "1", "2", "3"]
+    theirs, ours = DeviceLocks({}, tmp_path), DeviceLocks({}, tmp_path)
+    assert theirs.take(["1", "2", "3"], 3) == ("1", "2", "3")
+    assert not theirs.others_have(names) and ours.others_have(names)
+    assert not ours.others_have(["0"]) and ours.held == {}
+    assert ours.take(["1"], 1) is None and ours.held == {}
+    assert ours.take(names, 2) is None
+    assert set(ours.held) == {"0", "turn"} and ours.busy == ("1", "2", "3")
+    said = "GPU 1 is in use by another runner on this node: runs wait for it\n"
+    assert capsys.readouterr().out == said
+    theirs.release(["2", "3"])
+    assert ours.take(["3", "2", "1", "0"], 2) == ("3", "0")
+    assert set(ours.held) == {"0", "3"} and ours.busy == ()
+    assert ours.others_have(["0", "3", "1"]) and not ours.others_have(["0", "3", "2"])
+    assert ours.take(["2", "0"], 1) == ("0",), "what it has already comes first"

@@ -1,6 +1,7 @@
 """Another interpreter as a change of our own trainer: its workers start there, its lock is kept, the effect is labelled."""
 
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -10,6 +11,18 @@ import pytest
 
 from harness.errors import UserError
 from harness.experiment.experiment import load_experiment
+from harness.provenance.interpreters import (
+    asks_for,
+    check_braces,
+    effect,
+    fill,
+    located,
+    lock_of,
+    search_path,
+    start_of,
+)
+from harness.provenance.lock import environment_lock
+from harness.run.digests import short_digest
 from harness.run.read import read_config
 from harness.run.results import read_result
 from tests.fake_matrix import EXPERIMENT, Matrix
@@ -76,3 +89,82 @@ def test_an_environment_is_one_interpreter_or_one_container(tmp_path: Path, valu
         match=r"fake.yaml:\d+: environment is .* must be \{python: PATH\} or \{container: COMMAND\}",
     ):
         load_experiment(str(path), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("echo first >&2; echo last words >&2; exit 1", "last words"),
+        ("echo no JSON; echo why >&2", "why"),
+        ("exit 3", "it ends with 3 and says nothing"),
+    ],
+)
+def test_what_does_not_run_python_is_told_by_its_last_line(
+    tmp_path: Path, does: str, said: str
+) -> None:
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o755)
+    for environment, start in (
+        ({"python": str(program)}, program),
+        ({"container": f"{program} {{gpus}}"}, f"{program} 1 python3"),
+    ):
+        with pytest.raises(UserError) as refused:
+            lock_of(environment)
+        assert str(refused.value) == f"environment: `{start}` does not run Python: {said}"
+
+
+def test_an_environment_is_told_by_what_differs_from_this_one(tmp_path: Path) -> None:
+    here = environment_lock()
+    assert effect({}) is None and lock_of({}) == here
+    assert effect({"python": sys.executable}) == "the same versions"
+    there = {**here.versions, "torch": "9.9"}
+    del there["numpy"]
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\necho a word before\necho '{json.dumps(there)}'\n")
+    program.chmod(0o755)
+    environment = {"python": str(program)}
+    assert lock_of(environment).versions == there
+    assert lock_of(environment).digest == short_digest(there) != here.digest
+    torch, numpy = (here.versions[name] for name in ("torch", "numpy"))
+    told = {f"torch 9.9 instead of {torch}", f"numpy absent instead of {numpy}"}
+    assert set(str(effect(environment)).split(", ")) == told
+
+
+def test_an_interpreter_is_meant_from_the_files_folder_or_from_the_search_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = str(Path(sys.executable).parent)
+    monkeypatch.setenv("PATH", os.pathsep.join([ours, "/bin", ours, "/x"]))
+    assert located({"python": "env/bin/python"}, tmp_path) == {
+        "python": str(tmp_path / "env/bin/python")
+    }
+    assert located({"python": "/a/python"}, tmp_path) == {"python": "/a/python"}
+    assert located({"python": "sh"}, tmp_path) == {"python": "/bin/sh"}
+    assert located({"python": "nowhere-to-be-found"}, tmp_path) == {"python": "nowhere-to-be-found"}
+    assert located({"container": "docker run x"}, tmp_path) == {"container": "docker run x"}
+    assert located({}, tmp_path) == {}
+    assert search_path({"python": "/a/bin/python"}) == "/a/bin:/bin:/x"
+    assert search_path({}) == os.pathsep.join([ours, ours, "/bin", ours, "/x"])
+    assert search_path({"container": "docker run x"}) == os.environ["PATH"]
+
+
+def test_words_in_braces_are_filled_and_what_stands_for_nothing_is_refused() -> None:
+    text = "run {gpus} of {{gpus}} ${gpus} {script} {}"
+    assert fill(text, {"gpus": 2, "script": "a.py"}) == "run 2 of {gpus} ${gpus} a.py {}"
+    assert asks_for("gpus", "none", "{gpus}")
+    assert not asks_for("gpus", "{{gpus}} ${gpus} gpus", "{script}")
+    check_braces(text, "here")
+    with pytest.raises(UserError) as refused:
+        check_braces("{gpu} and more", "--command")
+    said = "{gpu} stands for nothing; did you mean 'gpus'? ({{gpu}} gives {gpu})"
+    assert str(refused.value) == f"--command: {said}"
+
+
+def test_a_container_starts_python_with_what_its_words_stand_for() -> None:
+    container = {"container": "docker run --gpus {gpus} -v {copy}:/x 'an image'"}
+    words = ["docker", "run", "--gpus", "4", "-v", "/here:/x", "an image", "python3"]
+    assert start_of(container, {"gpus": 4, "copy": "/here"}) == words
+    assert start_of(container)[3:6] == ["1", "-v", f"{os.getcwd()}:/x"]
+    assert start_of({"python": "/a/python"}) == ["/a/python"]
+    assert start_of({}) == [sys.executable]

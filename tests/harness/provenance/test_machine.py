@@ -14,7 +14,7 @@ from harness.provenance import machine as provenance
 from harness.provenance.git import run_git
 from harness.provenance.lock import environment_lock
 from harness.provenance.machine import describe_environment
-from harness.provenance.redact import redact
+from harness.provenance.redact import line_with_secret, redact, without_bare_keys
 from harness.run.measured import Measured
 from harness.run.metrics import Validation
 from harness.run.read import read_lines
@@ -106,6 +106,87 @@ def test_the_words_of_this_project_are_left_alone(text: str) -> None:
 def test_a_number_may_be_a_password_and_a_long_one_a_token() -> None:
     assert redact("password = 123456") == "password = [redacted]"
     assert redact("token = 123456789012") == "token = [redacted]"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "hidden"),
+    [
+        ("token", "abc1", "abcd1"),
+        ("token", "123456", "1234567"),
+        ("token", "+12.5e3)", "12.5x3)"),
+        ("api_key", "abcdefg", "abcdefgh"),
+        ("MY_KEY", "abcdef1", "abcdefg1"),
+        ("MY_KEY", "abcdefgh", "'abcdefgh'"),
+        ("password", "''", "x"),
+        ("passwords", "abcdefgh1", None),
+        ("credentials", "''", "x"),
+        ("loss_per_token", "abcdef1", None),
+        ("Xtoken", "abcdef1", None),
+        ("aToken", "abc1", "abcdef1"),
+        ("sort_key", "abcdefgh1", None),
+    ],
+)
+def test_a_value_is_a_secret_from_so_many_letters_on_by_its_name(
+    name: str, shown: str, hidden: str | None
+) -> None:
+    assert redact(f"a {name}={shown}\nb") == f"a {name}={shown}\nb"
+    if hidden is not None:
+        assert redact(f"a {name}={hidden}\nb") == f"a {name}=[redacted]\nb"
+
+
+@pytest.mark.parametrize(
+    ("shown", "hidden"),
+    [
+        ("ABCDEFGHIJKLabcdefgh123", "ABCDEFGHIJKLabcdefgh1234"),
+        ("0123456789abcdef0123456789abcde", "0123456789abcdef0123456789abcdef"),
+        ("aBcDeFgH1" * 3, "aBcDeFgH12" * 3),
+    ],
+)
+def test_a_word_is_a_key_from_so_many_letters_on(shown: str, hidden: str) -> None:
+    assert without_bare_keys(f"--note {shown} x") == f"--note {shown} x"
+    assert without_bare_keys(f"--note {hidden} x") == "--note [redacted] x"
+    assert without_bare_keys(f"commit: {hidden}") == f"commit: {hidden}"
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("a = 1\n\nURL = 'https://hooks.slack.com/services/T0/B0/{}'", 3),
+        ("key = 'lin_api_{0}{0}'", 1),
+        ("key = 'hf_{0}'\n", 1),
+        ("'''\n-----BEGIN PRIVATE KEY-----", 2),
+        ("token = '{}'", 1),
+        ("token = 'a1{{0}}{}'", None),
+        ("token = 'abcdefgh12 {}'", None),
+        ("token = 'abcdefgh123'", None),
+        ("token = 'abcdefghijkl'", None),
+        ("token = '123456789012'", None),
+        ("url = 'https://me:{}@host.example/x'", None),
+        ("token = os.environ['HF_TOKEN']", None),
+    ],
+)
+def test_a_program_holds_a_secret_where_a_text_of_letters_and_digits_is_one(
+    code: str, line: int | None
+) -> None:
+    assert line_with_secret(code.format("a1B2c3D4e5F6g7H8")) == line
+
+
+def test_an_own_value_counts_from_six_letters_on_and_within_a_word_from_ten_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    values = {
+        "A_TOKEN": "qwxyz",
+        "B_TOKEN": "qwxyzv",
+        "C_TOKEN": "kjhgfdsap",
+        "D_TOKEN": "mnbvcxzlpo",
+    }
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    assert redact("qwxyz qwxyzv kjhgfdsap") == "qwxyz [redacted] [redacted]"
+    assert redact("1kjhgfdsap 1mnbvcxzlpo2") == "1kjhgfdsap 1[redacted]2"
+    short, long = "ab1cd2ef3gh4ij5", "ab1cd2ef3gh4ij5k"
+    monkeypatch.setenv("E_SECRET", f"{short}\n{long}\n")
+    assert redact(f"> {short} <\n> {long} <") == f"> {short} <\n> [redacted] <"
 
 
 def test_a_private_key_is_redacted_whole_even_if_cut_short() -> None:

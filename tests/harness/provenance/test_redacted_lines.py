@@ -13,3 +13,35 @@ def test_a_text_of_several_lines_that_is_a_secrets_is_left_out_up_to_its_end(mar
     assert redacted("any word, and another\n") == ""
     assert redacted(f"the last{mark}\ngo on\n") == "go on\n"
     assert redacted("any word\n") == "any word\n"
+
+
+BLOCK = "password: |\n"
+KEY = "-----BEGIN PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "left"),
+    [
+        (BLOCK, ["  one\n", "\ttwo\n  three\nb: 1\n", "  c\n"], ["", "b: 1\n", "  c\n"]),
+        ("HF_TOKEN=abcd\\\n", ["efgh\\\n", "ijkl\n", "next\n"], ["", "", "next\n"]),
+        (KEY, ["QUJDRA==\n", "\n", "a/b\nnext\n", "abc1\n"], ["", "", "next\n", "abc1\n"]),
+        (KEY, ["a" * 24 + "\n", "a" * 23 + "\n"], ["", "a" * 23 + "\n"]),
+        (KEY, ["12:00 " + "a" * 24 + "\n", "12:00 word\n"], ["", "12:00 word\n"]),
+        (KEY, ["a1\n-----END PRIVATE KEY-----\nb1\n", "c1\n"], ["b1\n", "c1\n"]),
+    ],
+)
+def test_the_lines_behind_a_secret_are_left_out_while_they_are_of_it(
+    first: str, others: list[str], left: list[str]
+) -> None:
+    redacted = RedactedLines()
+    assert redacted(f"before\n{first}").startswith("before\n")
+    assert [redacted(text) for text in others] == left
+
+
+@pytest.mark.parametrize(
+    ("first", "line"), [(BLOCK, "  word\n"), (KEY, "abc1\n"), ('MY_PASSWORD = """a\n', "word\n")]
+)
+def test_a_secret_without_an_end_is_given_up_after_400_lines(first: str, line: str) -> None:
+    redacted = RedactedLines()
+    redacted(first)
+    assert [redacted(line) for _ in range(401)] == [""] * 399 + [line] * 2

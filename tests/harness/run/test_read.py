@@ -18,7 +18,9 @@ from harness.run.attempts import AttemptRow, by_attempt
 from harness.run.environment import read_environment
 from harness.run.guarded import (
     RefusedFileError,
+    ends_of,
     experiments_in,
+    is_name,
     open_file,
     open_to_append,
     remove,
@@ -121,6 +123,36 @@ def test_a_value_with_an_anchor_counts_as_often_as_it_is_named(
         parse_yaml(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a: [1", "not valid YAML: while parsing a flow sequence"),
+        ("a: *b", "not valid YAML: an alias of nothing, or of what holds it: 'b'"),
+        ("a: " + "9" * 401, "a number of 401 digits"),
+        ("[" * 65 + "]" * 65, "more than 64 lists and mappings in each other"),
+    ],
+)
+def test_what_is_no_yaml_is_told_in_a_line(text: str, why: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        parse_yaml(text)
+    assert str(refused.value) == why
+
+
+def test_what_a_file_may_hold_is_read_up_to_its_bounds() -> None:
+    deep, mappings = "[" * 64 + "]" * 64, '{"a":' * 63 + "{}" + "}" * 63
+    assert parse_yaml(deep) == parse_json(deep) == json.loads(deep)
+    assert parse_json(mappings) == json.loads(mappings)
+    quoted = json.dumps([["[" * 99, '\\"' + "{" * 99]])
+    assert parse_json(quoted) == json.loads(quoted)
+    for text in (f"[{deep}]", f'{{"a":{mappings}}}', f"[{deep}"):
+        with pytest.raises(ValueError, match="do not match, or more than 64 in each other"):
+            parse_json(text)
+    for number in ("9" * 400, "-" + "9" * 399):
+        assert parse_yaml(number) == int(number)
+    word = "x" * 401
+    assert parse_yaml(f"[{word}, 9 {word}]") == [word, f"9 {word}"]
+
+
 @pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a": -Infinity}'])
 def test_what_is_no_number_of_json_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="is no number of JSON"):
@@ -150,7 +182,10 @@ def test_a_place_is_read_as_it_was_retired_and_what_is_no_row_is_left_out(tmp_pa
         file.write('{"at": "2026"}\n{"at": 1, "place": 2, "n_failed": "x", "reason": 4}\n')
     note_retired(tmp_path / "x", retired)
     assert read_retired(tmp_path / "x") == [retired, retired]
-    assert retired.words.startswith("GPU 1 of a was retired at 2026-01-05T08:00: 2 runs in a row")
+    assert retired.words == (
+        "GPU 1 of a was retired at 2026-01-05T08:00: 2 runs in a row failed there at once and did "
+        "well elsewhere (ECC)"
+    )
 
 
 def test_a_result_whose_values_are_of_other_types_is_damaged(tmp_path: Path) -> None:
@@ -202,6 +237,51 @@ def test_a_file_that_became_another_one_is_refused_and_left_closed(
     with pytest.raises(RefusedFileError, match="links in a results folder are not followed"):
         open_file(tmp_path / "link")
     assert len(os.listdir("/proc/self/fd")) == n_open
+
+
+MOST_MIB = {
+    **{"result.json": 2, "config.yaml": 2, "environment.json": 8, "owner.json": 1},
+    **{"progress.json": 1, "metrics.jsonl": 256, "log.txt": 1024, "checkpoint.pt": 64 * 1024},
+    **{"trunk.pt": 512 * 1024, "experiment.json": 64, "attempts.jsonl": 64},
+}
+
+
+@pytest.mark.parametrize("name", MOST_MIB)
+def test_a_file_may_be_as_large_as_its_name_says_and_no_larger(name: str, tmp_path: Path) -> None:
+    path, most = tmp_path / name, MOST_MIB[name] << 20
+    assert guarded.most_bytes(path) == guarded.most_bytes(name) == most
+    path.write_bytes(b"ab")
+    if most <= 1 << 30:  # what a file system may hold of nothing
+        os.truncate(path, most)
+        os.close(open_file(path, below=1))
+        os.truncate(path, most + 1)
+        with pytest.raises(RefusedFileError) as refused:
+            open_file(path, below=1)
+        said = f"is larger than the {MOST_MIB[name]} MiB that such a file may have"
+        assert (str(refused.value), refused.value.errno) == (f"{path}: {said}", errno.EFBIG)
+
+
+@pytest.mark.parametrize(
+    ("size", "ends"),
+    [
+        (0, (b"", 0, b"")),
+        (3, (b"012", 0, b"")),
+        (4, (b"012", 0, b"3")),
+        (6, (b"012", 0, b"345")),
+        (7, (b"012", 1, b"456")),
+        (10, (b"012", 4, b"789")),
+    ],
+)
+def test_of_a_long_file_both_ends_are_read_and_what_is_between_is_counted(
+    size: int, ends: tuple[bytes, int, bytes], tmp_path: Path
+) -> None:
+    (tmp_path / "log").write_bytes(b"0123456789"[:size])
+    assert ends_of(tmp_path / "log", 3, below=1) == ends
+
+
+def test_a_name_has_at_most_200_letters_and_begins_with_none_of_an_option() -> None:
+    assert is_name("a" * 200) and is_name("_.-") and not is_name("a" * 201)
+    assert not any(map(is_name, ("", ".a", "-a", "a/b", "a b", "a\n", None, 7)))
 
 
 def test_a_pipe_is_no_file_that_grows(tmp_path: Path) -> None:

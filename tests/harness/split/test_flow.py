@@ -158,9 +158,10 @@ def test_a_call_goes_with_a_definition_that_was_replaced_as_a_whole(
     new = f"def rate({given}):\n    return max(low, 0.2 * s ** 2)\n"
     others = "def f(x):\n    return g(x, 1)\n\ndef h(x):\n    return x * x * x - 1\n"
     longer = others.replace("- 1", "- 3")  # what changed and is longer stays, the rest moved
-    parts = apart(f"{others}{old}rate(1)\n", f"{new}{longer}{call}\n")
-    assert needs(parts, added, "added: def rate") == (is_one is not None)
-    assert needs(parts, "added: def rate", added) == bool(is_one)
+    for before, after in ((others + old, new + longer), (old + others, longer + new)):
+        parts = apart(f"{before}rate(1)\n", f"{after}{call}\n")
+        assert needs(parts, added, "added: def rate") == (is_one is not None)
+        assert needs(parts, "added: def rate", added) == bool(is_one)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,10 @@ def test_a_parameter_needs_the_optimizer_that_no_longer_takes_all_of_them() -> N
     parts = apart(NET, SKIPPING)
     assert needs(parts, "self.skips = Parameter", "net.parameters() → matrices")
     assert not needs(parts, "net.parameters() → matrices", "self.skips = Parameter")
+    parts = apart(NET, SKIPPING.replace("Muon(", "NorMuon("))  # that takes the choice
+    choice = "Muon(net.parameters(), lr=0.02) → NorMuon(matrices, lr=0.02)"
+    assert needs(parts, "self.skips = Parameter", choice)
+    assert not needs(parts, choice, "self.skips = Parameter")
 
 
 def test_a_new_parameter_needs_no_optimizer_that_takes_any_or_that_never_took_it() -> None:

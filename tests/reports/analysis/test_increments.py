@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 
 from reports.analysis.compare import compare_all
-from reports.analysis.increments import judged_pairs, rungs_of
+from reports.analysis.increments import judged_pairs, own_words, rungs_of
+from reports.analysis.types import OwnWords
 from reports.inputs.load import load
 from reports.inputs.memory import Memory
 from reports.page.embed import table_rows
@@ -291,6 +292,11 @@ def test_a_bundles_ladder_keeps_its_rungs_beside_the_arms_of_another_length(tmp_
     below_above = [(below, above) for above, below in lengths]
     assert planned_pairs(plan.to_mapping()) == [*pairwise(rungs), *below_above]
     assert judged_pairs(replace(plan, remarks=())) == ()
+    assert own_words(plan).before == own_words(plan).briefly == "the same without the part"
+    rungs_alone = replace(plan, arms=made.plan.arms)
+    assert own_words(rungs_alone) == own_words(made.plan) == OwnWords()
+    of_chain = OwnWords(arm="arm", before="its parent", briefly="its parent")
+    assert own_words(replace(plan, design="chain")) == of_chain
 
 
 def with_lengths(root):

@@ -19,10 +19,11 @@ from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, AxisScale, Figure, LogScale, extent, tick_text
 from reports.figures.bundles import Course, bundle
 from reports.figures.curves import BY_STEP, BY_TIME, ranges_of
-from reports.figures.differences import ArmDifference, Panels
+from reports.figures.differences import ArmDifference, Grid, Panels, columns_for
 from reports.figures.gains import gain_bars
 from reports.figures.heat import HeatCell, lowest_words
 from reports.figures.palette import Palette
+from reports.figures.rows import narrow_row
 from reports.figures.steps import step_distribution
 from reports.figures.tags import TAG_GAP, WIDE_TAG
 from reports.figures.waterfall import mean_of, wrapped
@@ -448,6 +449,22 @@ def test_lines_of_many_arms_end_where_their_numbers_begin_or_at_the_edge(
     (zero,) = re.findall(r'<line [^>]*class="zero"[^>]*>', drawn)
     right = re.search(r'x2="([0-9.]+)"', zero)
     assert right is not None and float(right[1]) == WIDE - 12 - room
+    left = re.search(r'x1="([0-9.]+)"', zero)
+    means = re.findall(r'd="M([0-9.]+) [0-9.]+L([0-9.]+) [0-9.]+" class="mean"', drawn)
+    assert left is not None and set(means) == {(left[1], right[1])}  # from step 0 to the last
+    assert len(means) == n_arms
+
+
+def test_panels_stand_in_as_many_columns_as_leave_them_legible() -> None:
+    numbers = (1, 2, 4, 5, 9, 10)
+    assert [columns_for(n, is_wide=True) for n in numbers] == [1, 2, 2, 3, 3, 4]
+    assert [columns_for(n, is_wide=False) for n in numbers] == [1, 1, 1, 2, 2, 2]
+    palette = Palette(arms=("base", "a"), baseline="base")
+    heights = [Grid.of(WIDE, palette, ["a"] * n).height(n) for n in numbers]
+    assert heights == [
+        34 + rows * (high + 46) for rows, high in zip((1, 1, 2, 2, 3), [150] * 5)
+    ] + [34 + 3 * (104 + 46)]
+    assert [narrow_row(n) for n in (12, 13)] == [44, 32]
 
 
 def test_a_figures_table_is_its_rows_or_the_runs_that_it_shows_or_anothers() -> None:

@@ -14,7 +14,7 @@ import pytest
 from reports.analysis.compare import compare_all
 from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, Figure
-from reports.figures.forest import interval_end
+from reports.figures.forest import EffectEnds, forest_range, interval_end
 from reports.inputs.experiment import Experiment
 from reports.page.by_design import ByDesign
 from reports.page.draw import draw_all
@@ -190,6 +190,26 @@ def test_every_effect_stands_at_its_estimate_between_its_ends(
     assert seen == in_order
     (zero,) = (e for e in svg.iter("line") if e.attrib.get("class") == "zero")
     assert x.is_at(float(zero.attrib["x1"]), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "ends", "margin", "least"),
+    [
+        ("val_loss", (-9e-5, 0.0, 9e-5), None, 1e-4),
+        ("heldout_loss", (0.0, None, math.inf), None, 1e-4),
+        ("val_loss", (-2e-4, 0.0, 2e-4), None, 2e-4),
+        ("step_ms", (-0.09, 0.0, 0.09), None, 0.1),
+        ("train_time_s", (-0.2, 0.0, 0.2), None, 0.2),
+        ("accuracy", (-1e-9, 0.0, 1e-9), None, 1e-9),
+        ("val_loss", (-1e-3, 0.0, 1e-3), 0.02, 0.02),
+        ("step_ms", (-1.0, 0.0, 1.0), 0.5, 1.0),
+    ],
+)
+def test_an_axis_of_effects_is_no_narrower_than_the_margin_or_than_rounding(
+    metric: str, ends: EffectEnds, margin: float | None, least: float
+) -> None:
+    reach = least + 0.06 * 2 * least
+    assert forest_range(metric, {"a": ends}, margin) == pytest.approx((-reach, reach))
 
 
 def test_an_end_beyond_the_axis_is_an_arrow_that_points_there() -> None:

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from harness.run.metrics import Validation
-from reports.inputs.recorded import read_validations
+from harness.run.remembered import Remembered
+from reports.inputs.load import load
+from reports.inputs.recorded import read_run, read_validations
 from reports.inputs.step_times import of_points
+from tests.report_arms import LADDER
+from tests.report_fixtures import write_experiment
 
 
 def test_a_line_that_a_kill_cut_short_costs_itself_alone(tmp_path: Path) -> None:
@@ -52,3 +56,16 @@ def test_a_long_log_is_read_in_pieces_and_loses_no_point(
         path.write_text("".join(f"{json.dumps(point)}\n" for point in points))
         assert [point.step for point in read_validations(path)] == [*range(n)]
     assert read_validations(tmp_path / "gone.jsonl") == []
+
+
+def test_a_run_alone_is_read_as_it_is_among_others(tmp_path: Path) -> None:
+    write_experiment(tmp_path, arms=LADDER[:1], n_seeds=1, n_points=2)
+    plan = load("split", results=tmp_path).plan
+    (planned,) = plan.runs
+    alone = read_run(tmp_path / "runs", plan, planned)
+    assert alone.status == "finished" and alone.result is not None
+    known = Remembered(tmp_path)
+    assert read_run(tmp_path / "runs", plan, planned, known) == alone
+    known.save()
+    (tmp_path / "runs" / planned.run_id / "metrics.jsonl").write_text("")
+    assert read_run(tmp_path / "runs", plan, planned).status == "damaged"

@@ -15,7 +15,7 @@ from reports.analysis.recipe import Recipe
 from reports.analysis.sensitivity import Sensitivity
 from reports.inputs.load import load
 from reports.page.adding_up import adding_up, pair_words
-from reports.page.asking import commands_elsewhere, said_in_rows
+from reports.page.asking import asked_steps, commands_elsewhere, said_in_rows
 from reports.page.by_design import ByDesign
 from reports.page.headline import counted_sentence, measured
 from reports.page.next_run import next_of_axes, next_of_verdicts
@@ -101,6 +101,30 @@ def test_one_command_for_several_arms_has_one_number_of_seeds(combined):
         " softcap and value_residual."
     )
     assert set(said_in_rows(outcome).values()) == {"next: 13 fresh seeds (130 runs)"}
+
+
+def test_of_arms_that_share_a_step_the_widest_interval_decides_what_it_costs(combined):
+    """One without an interval never does; what has no number of runs comes last."""
+    _, found = combined
+    asks = {**OPEN, "next_runs": None, "fresh_seeds": None}
+    wide, narrow, open_ended = (
+        {**asks, "next_action": f"see: {cost}", "low": low, "high": high}
+        for cost, low, high in (("wide", -0.2, 0.3), ("narrow", -0.3, 0.1), ("none", None, 0.1))
+    )
+    few = {**OPEN, "next_action": "few: 9 runs", "next_runs": 9, "delta": 0.001}
+    facts = {
+        "softcap": {**narrow, "delta": 0.1},
+        "untied_head": {**wide, "delta": -0.2},
+        "value_residual": {**open_ended, "delta": 0.3},
+        "softcap + untied_head": few,
+    }
+    first, last = asked_steps(judged_as(found, facts))
+    assert (first.step, first.cost, first.arms) == ("few: 9 runs", "9 runs", [*facts][3:])
+    assert last.cost == "wide" and last.arms == ["value_residual", "untied_head", "softcap"]
+    half_open = {**open_ended, "low": 0.1, "high": None}
+    for other, cost in ((wide, "wide"), (open_ended, "none"), (half_open, "none")):
+        facts = {"untied_head": {**half_open, "delta": -0.2}, "softcap": {**other, "delta": 0.1}}
+        assert asked_steps(judged_as(found, facts))[0].cost == cost
 
 
 def test_a_command_that_is_not_run_next_stands_once_below_the_table(combined):
@@ -240,6 +264,10 @@ def test_of_arms_on_axes_those_help_that_are_better_somewhere_and_worse_nowhere(
     )
     assert next_of_axes(plan, [], arms[1:2], []).lead.startswith("Shown to be better: nothing.")
     assert next_of_axes(plan, [], [], ["first"]).lead.startswith("Shown to be better: first.")
+    plan.baseline, plan.command, plan.confirm = "base", "", False
+    for plan.draw in (None, {"n": 8}):
+        asked = next_of_axes(plan, [], [], ["first", "second"]).step
+        assert asked == "`ablate confirm x --arm first`, which asks again on fresh seeds"
 
 
 def test_a_sweep_that_chooses_rates_says_so_and_judges_nothing(combined):

@@ -29,9 +29,12 @@ from reports.inputs.load import load
 from reports.inputs.run_columns import RUN_COLUMNS
 from reports.page.by_design import ByDesign
 from reports.page.cells import Part, typed, verdict_cell
+from reports.page.changes import change_sets
 from reports.page.headline import listing, sentence_on
+from reports.page.lead import bracket_words
 from reports.page.next_run import commands, next_of_verdicts
 from reports.page.places import optimum_answer, place_words
+from reports.page.ratios import are_apart, ratio_notes
 from reports.page.recipe import recipe_box, rest_of_words
 from reports.page.scope import conditions, margin_words, rate_words, scope
 from reports.page.sentences import Fact, facts, notes
@@ -191,6 +194,66 @@ def test_stale_runs_name_three_files_and_what_became_of_them():
     assert Fact(text="no stale runs") in told()
 
 
+def test_where_every_run_stopped_and_what_no_clock_counts_are_facts():
+    stopped = said(stopped_at=[200.0, 100.0])
+    assert "every run stopped at step 100, 200, as planned" in stopped
+    assert "every run stopped at step 100, as planned" in said(stopped_at=[None, 100])
+    assert not any("stopped" in text for text in said(stopped_at=[None, None]))
+    left_out = "the clock leaves out each run's first 10 steps"
+    skipping = replace(PLAN, protocol="skip10")
+    assert left_out in said(skipping)
+    for plan in (PLAN, replace(skipping, imported=True), replace(skipping, foreign=True)):
+        assert left_out not in said(plan)
+
+
+def test_of_which_arms_budgets_lie_around_the_target_is_told_where_not_of_all():
+    def words(*times: tuple[float | None, bool, bool]) -> str:
+        of_arms = {}
+        for name, (seconds, extrapolated, given) in zip("abcdef", times):
+            of_arms[name] = SimpleNamespace(
+                seconds=seconds, extrapolated=extrapolated, slope_given=given
+            )
+        return bracket_words(outcome(times=of_arms))
+
+    inside, beyond, lost = (1.0, False, False), (1.0, True, False), (None, False, False)
+    start = "; as it came out, the budgets lie on both sides of it for"
+    assert words() == words(inside, lost) == words(inside, (1.0, True, True)) == ""
+    assert words(beyond, lost) == "; as it came out, no arm's budgets lie on both sides of it"
+    assert words(inside, beyond, lost, inside) == f"{start} a and d alone"
+    assert words(beyond, *[inside] * 5) == f"{start} b, c, d, e and 1 more alone"
+
+
+@pytest.mark.parametrize(
+    ("of_means", "of_blocks", "apart"),
+    [
+        *((0.25, 0.0, True), (0.05, 0.031, False), (-0.05, -0.071, True)),
+        *((0.004, -0.004, True), (-0.004, 0.004, True), (0.00001, -0.004, False)),
+    ],
+)
+def test_two_changes_of_a_time_are_apart_by_two_percent_or_by_their_printed_signs(
+    of_means: float, of_blocks: float, apart: bool
+) -> None:
+    assert are_apart(of_means, of_blocks) is apart
+
+
+def test_of_many_arms_whose_means_are_apart_the_furthest_four_are_named() -> None:
+    names = tuple("abcdef")
+    cells = {"base": SimpleNamespace(mean={"step_ms": 100.0})}
+    compared = {}
+    for n, arm in enumerate(names):
+        cells[arm] = SimpleNamespace(mean={"step_ms": 100.0 + 10 * n})
+        compared[arm, "step_ms"] = SimpleNamespace(
+            metric="step_ms", ratio=1.0, ratio_low=None, ratio_high=None, is_bit_equal=False
+        )
+    known = outcome(arms=names, cells=cells, comparisons=compared)
+    [note] = ratio_notes(known)
+    told = "; ".join(f"{arm} +{10 * n}.0 % and 0.0 %" for n, arm in [*enumerate(names)][:1:-1])
+    assert f"by the means in ms and by Δ: {told} and 1 more. Δ is" in note
+    assert " more. Δ is" not in "".join(ratio_notes(replace(known, arms=names[:5])))
+    for lost in ({**cells, "base": SimpleNamespace(mean={})}, {"base": cells["base"]}):
+        assert [*ratio_notes(replace(known, cells=lost))] == []
+
+
 def lock(digest: str, **plan) -> Lock:
     return Lock(locked="2026-01-05T08:00:00Z", digest=digest, plan=plan)
 
@@ -283,6 +346,23 @@ def test_differences_are_read_from_what_ran_and_not_from_the_plan():
     assert config_differences(recipe()).lead.startswith(
         "Unknown: what was recorded tells no setting"
     )
+
+
+@pytest.mark.parametrize(("n", "n_told"), [(1, 1), (12, 12), (13, 0)])
+def test_what_each_change_sets_is_told_of_up_to_twelve(n: int, n_told: int) -> None:
+    names = [f"c{i}" for i in range(n)]
+    changed = [PlanArm(name=name, of=name, changes=(name,)) for name in names]
+    plan = replace(PLAN, arms=(PlanArm(name="base", of="base"), *changed))
+    made = recipe(plan, base=[lr(0.02)], **{name: [lr(0.04)] for name in names})
+    told = change_sets(made)
+    assert [change.name for change in told] == names[:n_told]
+    for place, change in enumerate(told):
+        (setting,) = change.settings
+        assert (setting.key, setting.text, setting.usual, setting.differs) == (
+            *(f"sets {place} optim.muon_lr", "0.04", "0.02", True),
+        )
+    for unknown in ({"evidence": "first"}, {"imported": True}, {"foreign": True}):
+        assert change_sets(replace(made, plan=replace(plan, **unknown))) == []
 
 
 def test_arms_of_scripts_that_were_started_alike_differ_in_their_code():

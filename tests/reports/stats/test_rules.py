@@ -165,6 +165,8 @@ def test_the_very_threshold_passes_whatever_binary_rounding_makes_of_it():
     assert (3.28 - 3.278) * 2 < 0.004  # by 4e-16
     assert track3([3.276]).significant and track3([3.278] * 4).significant
     assert not track3([3.27601]).significant
+    beyond = [track3([3.276 + short]).significant for short in (0.0, 5e-10, 2e-9)]
+    assert beyond == [True, True, False]  # a mean with nine decimals is the threshold's
     pair = {"old_mean": 3.284, "old_n": 2, "old_steps": 3000, "new_n": 2, "new_steps": 3000}
     assert (
         track3_pair(**pair, new_mean=3.28).significant

@@ -86,6 +86,13 @@ def test_one_arm_is_a_plain_t_and_many_lie_between_t_and_bonferroni():
     assert max_t_cdf(c, equal(6), 12) == pytest.approx(0.95, abs=1e-6)
 
 
+def test_no_chance_is_above_one_however_its_integral_is_rounded():
+    chances = [
+        max_t_cdf(c, equal(m), df) for c in (50.0, 1e3) for m in (2, 5) for df in (5, np.inf)
+    ]
+    assert max(chances) <= 1.0 and chances == pytest.approx(np.ones(8), abs=1e-6)
+
+
 def test_far_in_the_tail_p_stays_positive():
     odd = equal(3)
     odd[0, 1] = odd[1, 0] = -0.2

@@ -8,7 +8,7 @@ from scipy import stats
 
 from reports.analysis.time_estimates import decompose
 from reports.stats.intervals import Estimate, fieller, total
-from reports.stats.loss_model import Slope, fit, local_window
+from reports.stats.loss_model import LossModel, Slope, fit, local_window
 from reports.stats.planning import (
     bracketing_budgets,
     detectable,
@@ -105,6 +105,24 @@ def test_inverse_prediction_of_one_arm_is_the_textbook_fieller():
         ((shift - half) / (1 - g), (shift + half) / (1 - g)), rel=1e-6
     )
     assert model.slope_se(0) == pytest.approx(line.stderr)
+
+
+def test_runs_without_blocks_need_one_more_than_there_are_numbers_to_fit():
+    """A mean and a slope by three runs leave one degree of freedom; by two, or at one budget, none."""
+    budget, loss = np.array([2700.0, 3000.0, 3300.0]), np.array([3.30, 3.281, 3.27])
+    line = stats.linregress(np.log(budget), loss)
+
+    def of_first(n: int, **given) -> LossModel | None:
+        some = {"arm": np.zeros(n, int), "loss": loss[:n], "block": [None] * n, "target": 3.28}
+        return fit(**{**some, "budget": budget[:n], **given})
+
+    three = of_first(3)
+    assert three.slope_se(0) == pytest.approx(line.stderr) and three.log_steps(0).df == 1
+    assert of_first(2) is None and of_first(3, budget=np.full(3, 3000.0)) is None
+    slope = Slope(per_step=0.0045 / 100, se=0.0)
+    two = of_first(2, budget=np.full(2, 3000.0), slope=slope)
+    assert two.log_steps(0).df == 1 and two.theta(0) == pytest.approx(0.0105 / 0.135)
+    assert of_first(1, slope=slope) is None
 
 
 def test_slopes_that_differ_are_noticed_and_used():

@@ -156,3 +156,16 @@ def test_the_family_of_the_folder_widens_what_is_expected() -> None:
     carried = printed()
     assert len(said(carried, rows, raised=2.0)) == 2 * 2 * len(WHO)  # every end
     assert said({(1, *key[1:]): text for key, text in carried.items()}, rows, raised=2.0) == []
+
+
+def test_a_loss_stays_a_loss_where_its_worth_in_steps_is_known() -> None:
+    pairs = [*PARTS.values(), TOGETHER]
+    carried = {
+        (0, "attribution-val_loss", place): repr(LOSSES[there] - LOSSES[without])
+        for place, (there, without) in enumerate(pairs)
+    }
+    assert said(carried, runs_of()) == []
+    carried[0, "attribution-val_loss", 0] = "-0.021"
+    assert said(carried, runs_of()) == [
+        "attribution-val_loss, a: -0.021 is printed, the rows give -0.02"
+    ]

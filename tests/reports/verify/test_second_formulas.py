@@ -15,7 +15,8 @@ from reports.verify.blocks import Spread, averaged, beyond
 from reports.verify.increments import planned_pairs
 from reports.verify.markup import otherwise
 from reports.verify.nodes import across_nodes
-from reports.verify.optimum import point_effects
+from reports.verify.optimum import check_signs, is_too_close, point_effects
+from reports.verify.page import Page
 from reports.verify.separate import Difference
 from reports.verify.sequences import Martingale
 
@@ -136,3 +137,70 @@ def test_the_headline_of_a_pair_is_held_against_that_pair_alone() -> None:
     assert [*check_words(said.format("−0.0200"), effects)] == []
     [wrong] = check_words(said.format("−0.0300"), effects)
     assert wrong == "the headline says a −0.0300 beside b, the rows give -0.02"
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        ("better at every one of 2, least by −0.1250 [x].", []),
+        ("+0.0000 [x] at x1, −0.1250 [x] at x2.", ["q: the headline says +0.0000 at a point, its"]),
+        ("−0.2500 [x] at x1, −0.1250 [x] at x2.", []),
+        (
+            "−0.2501 [x] at x1.",
+            ["q: the headline says −0.2501 at a point, its rows [-0.25, -0.125]"],
+        ),
+        (
+            "worse at every one of 2, least by −0.1250 [x].",
+            [
+                "q: the headline says worse at every one of 2, least by −0.1250, its rows [-0.25, -0.125]"
+            ],
+        ),
+        (
+            "better at every one of 3, least by −0.1250 [x].",
+            ["q: the headline says better at every one of 3, least by −0.1250, its rows"],
+        ),
+        (
+            "better at every one of 2, least by −0.2500 [x].",
+            ["q: the headline says least by −0.2500, its rows -0.1250"],
+        ),
+        ("all is open.", []),
+    ],
+)
+def test_what_a_headline_says_of_an_arm_at_every_point_is_held_to_its_rows(
+    words: str, wrong: list[str]
+) -> None:
+    losses = {"p1": 3.0, "q1": 2.75, "p2": 3.0, "q2": 2.875, "r1": 3.5}
+    arms = [{"name": arm, "of": arm[0], "point": {"lr": arm[1]}} for arm in losses]
+    rows = [
+        {"arm": arm, "block": block, "val_loss": loss + block}
+        for arm, loss in losses.items()
+        for block in range(2)
+    ]
+    plan = {"baseline": "p2", "arms": arms}
+    page = Page(sentences={(0, "answer"): f"q against p at the same point: {words} And so on."})
+    said = [*check_signs(page, 0, plan, rows)]
+    assert len(said) == len(wrong)
+    assert all(one.startswith(start) for one, start in zip(said, wrong, strict=True)), said
+    assert [*check_signs(page, 1, plan, rows)] == []
+
+
+def test_an_end_is_too_close_where_its_slope_is_told_from_zero_less_than_students_t_asks() -> None:
+    """Four places, three blocks: the common error has (3 - 1) * (4 - 1) degrees of freedom."""
+    x = np.array([0.0, 1.0, 2.0, 3.0])
+    noise = np.array(
+        [[0.02, -0.03, 0.01, 0.0], [-0.01, 0.02, 0.02, -0.03], [0.0, 0.01, -0.04, 0.03]]
+    )
+    y = (x - 1.5) ** 2 / 10 + noise
+    residuals = y - y.mean(0) - y.mean(1, keepdims=True) + y.mean()
+    variance = float((residuals**2).sum()) / 6
+    design = np.stack([x**2, x, np.ones(4)], axis=1)
+    bend, tilt, _ = np.linalg.lstsq(design, y.mean(0))[0]
+    covariance = np.linalg.inv(design.T @ design) * variance / 3
+    told = []
+    for end in np.linspace(1.5, 3.5, 401):
+        of_slope = np.array([2 * end, 1.0, 0.0])
+        t = abs(2 * bend * end + tilt) / math.sqrt(of_slope @ covariance @ of_slope)
+        for m in (1.0, 2.0):
+            told.append(is_too_close(y, x, end, m))
+            assert told[-1] == (t < stats.t.isf(0.025 / m, 6) * (1 - 1e-3)), (end, m)
+    assert {*told} == {True, False}

@@ -12,7 +12,7 @@ from reports.verify.blocks import check_blocks, places
 from reports.verify.effects import check_word
 from reports.verify.evidence import Told, check_answer
 from reports.verify.files import check_curve, check_memory, check_own, check_results
-from reports.verify.lengths import agree_length, check_lengths
+from reports.verify.lengths import agree_length, check_lengths, tokens_of_steps
 from reports.verify.optimum import fitted
 from reports.verify.page import Page, Printed, text_of
 from reports.verify.ratios import check_noisy, check_ratios
@@ -21,6 +21,7 @@ from reports.verify.separate import check_separate, separate, unpaired, widened
 from reports.verify.sequences import Martingale, ends_at
 from reports.verify.settings import check_changes, check_citation, written_setting
 from reports.verify.table import Table, agree_scatter
+from reports.verify.verify import check_statistics
 from tests.report_kinds import KINDS
 
 NOISY = "Too noisy for any time claim: runs of {} alone took from {} to {} ms a step."
@@ -109,6 +110,73 @@ def test_tokens_to_the_target_are_printed_where_steps_read_otherwise_many() -> N
     assert said(a=0) == []
     assert said(a=2000.0) == [
         "arm 'a': target.tokens is printed, but a step reads as many in all arms"
+    ]
+
+
+def test_tokens_of_a_step_are_told_where_they_differ_by_more_than_a_rounding_of_stages() -> None:
+    def of(*tokens: int, budgets: tuple[int, ...] = (10, 10), **how: Any) -> dict[str, float]:
+        facts = zip(("base", "a"), tokens, budgets, strict=True)
+        usual = {"status": "finished", "val_loss": 3.0, "steps": 10} | how
+        return tokens_of_steps([{"arm": a, "tokens": n, "budget": b} | usual for a, n, b in facts])
+
+    assert of(1000, 1009) == {} and of(1000, 1010) == {}
+    assert of(1000, 1012) == {"base": 100.0, "a": pytest.approx(101.2)}
+    assert of(1000, 2000, budgets=(10, 20)) == {"base": 100.0, "a": 200.0}
+    assert of(1000, 2000, val_loss=None) == of(1000, 2000, status="failed") == {}
+
+
+@pytest.mark.parametrize("clock_alone", [True, False])
+def test_tokens_to_the_target_are_of_the_runs_that_losses_come_from(clock_alone: bool) -> None:
+    plan = {
+        **{"name": "x", "baseline": "base", "design": "add-one", "seeds": [0]},
+        "arms": [
+            {"name": name, "of": name, "point": {}, "changes": changes}
+            for name, changes in (("base", []), ("a", ["a"]))
+        ],
+    }
+    roles = ("loss", "timing") if clock_alone else ("loss",)
+    rows = [
+        {"arm": arm, "run_id": f"{arm} {role}", "role": role, "status": "finished", "stale": False}
+        | {"budget": 10, "steps": 10, "val_loss": 3.0, "step_ms": 500.0, "train_time_s": None}
+        | {"tokens": tokens if role == "loss" else 1000, "block": 0, "seed": 0}
+        for arm, tokens in (("base", 1000), ("a", 2000))
+        for role in roles
+    ]
+    data = {"plan": plan, "accept_stale": False}
+
+    def said(tokens: float) -> list[str]:
+        of_arms = {"base": 1000.0, "a": tokens}
+        verdicts = {
+            (0, place): {"target.seconds": shown(5.0), "target.tokens": shown(n, text="n")}
+            for place, n in enumerate(of_arms.values())
+        }
+        found = check_statistics(Page(verdicts=verdicts), 0, data, rows)
+        return [sentence for sentence in found if "target.tokens" in sentence]
+
+    assert said(2000.0) == []
+    assert said(1000.0) == ["arm 'a': target.tokens is printed as n but the rows give 2000"]
+
+
+def test_a_gain_is_of_the_mean_pace_and_the_mean_length_and_of_no_time_beyond_the_runs() -> None:
+    timed = [
+        {"arm": arm, "status": "finished", "step_ms": ms, "block": 0, "seed": 0}
+        for arm, ms in (("base", 500.0), ("a", 400.0))
+    ]
+
+    def said(learning: float, **more: Printed) -> list[str]:
+        gains = {"gain.seconds": shown(learning, -0.9, text="g")}
+        of_a = {"target.seconds": shown(3.2), **gains, **more}  # 8 steps
+        return [
+            *check_lengths([], timed, {"base": {"target.seconds": shown(5.0)}, "a": of_a}, ARMS)
+        ]
+
+    assert said(-0.9) == []
+    assert said(-0.8) == ["arm 'a': gain.seconds is printed as g but the rows give -0.9"]
+    assert said(-0.8, **{"target.extrapolated": shown(text="beyond")}) == []
+    percents = {"learning.percent": shown(-18.0), "systems.percent": shown(-18.0)}
+    assert said(-0.9, **percents) == []
+    assert said(-0.9, **percents | {"systems.percent": shown(-17.0, text="-17")}) == [
+        "arm 'a': systems.percent is printed as -17 but the rows give -18"
     ]
 
 

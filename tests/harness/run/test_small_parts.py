@@ -1,0 +1,110 @@
+"""The small parts of what is read and written: the order of a configuration, versions, halvings, where time went, in words."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.run.disturbed import Disturbance, disturbances_of, disturbed_words, stood_still
+from harness.run.halving import Halving, is_part
+from harness.run.plural import plural
+from harness.run.results import finite, where_time_went
+from harness.run.spec import Branch, is_exclusive
+from harness.run.stream import parts_of
+from harness.run.versions import NewerError, check_version, version_of
+from tests.one_run import SPEC
+
+
+def test_a_configuration_begins_with_what_is_asked_and_ends_in_words() -> None:
+    lines = SPEC.to_yaml().splitlines()
+    keys = [line.partition(":")[0] for line in lines if line[0] not in " -"]
+    assert keys == [*SPEC.to_mapping()]
+    assert keys[:4] == ["schema", "config", "seed", "replicate"] and keys[-1] == "substituted"
+
+
+def test_a_run_that_goes_on_from_a_trunk_makes_the_rest_of_its_steps() -> None:
+    config = {"schedule": {"steps": 12}}
+    late = replace(SPEC, branch=Branch(at=4, config=config))
+    trunk = late.trunk
+    assert (SPEC.own_steps, SPEC.trunk, late.own_steps) == (10, None, 6)
+    assert trunk is not None and (trunk.own_steps, trunk.trunk) == (4, None)
+    assert (trunk.config, trunk.budget, trunk.until) == (config, 12, 4)
+    assert trunk.toggles == ("a trunk: the baseline before update 4",)
+
+
+@pytest.mark.parametrize(
+    ("role", "timing", "alone"),
+    [("timing", {}, True), ("loss", {"exclusive_node": True}, True), ("loss", {}, False)],
+)
+def test_a_run_is_alone_that_times_or_asks_for_it(role: Any, timing: Any, alone: bool) -> None:
+    assert is_exclusive(replace(SPEC, role=role, config={"timing": timing})) is alone
+    assert is_exclusive(replace(SPEC, role=role)) is (role == "timing")
+
+
+@pytest.mark.parametrize("schema", [True, 0, -1, "1", 1.0, None])
+def test_a_version_is_a_whole_number_from_one_on(schema: Any) -> None:
+    with pytest.raises(ValueError, match=f"^schema {schema!r} is no version$"):
+        version_of({"schema": schema})
+    assert [version_of(content) for content in ({}, [], {"schema": 1}, {"schema": 7})] == [
+        *(1, 1, 1, 7)
+    ]
+
+
+def test_what_a_later_release_wrote_is_refused_by_its_name() -> None:
+    assert check_version({"schema": 2}, 2, "x.json") == 2
+    with pytest.raises(NewerError) as refused:
+        check_version({"schema": 3}, 2, "x.json")
+    assert str(refused.value) == (
+        "x.json: format 3 of a later release, this one reads up to 2: read it with that release"
+    )
+
+
+def test_a_halving_chooses_as_many_as_go_on_and_one_in_the_end() -> None:
+    first = Halving(one_in=3, budgets=(10, 20, 40), n_points=20)
+    rungs = [replace(first, rung=rung) for rung in range(3)]
+    assert [first.n_at(rung) for rung in range(4)] == [20, 6, 2, 1]
+    assert [rung.n_chosen for rung in rungs] == [6, 2, 1]
+    assert [rung.words for rung in rungs] == ["rung 1 of 3", "rung 2 of 3", "rung 3 of 3"]
+    assert [first.name_at("x", rung) for rung in range(3)] == ["x.rung1", "x.rung2", "x"]
+    assert [is_part("x", rung) for rung in rungs] == [True, True, False]
+    assert is_part("x.grid", None) and not is_part("x", None)
+    assert [Halving.from_mapping(rung.to_mapping()).rung for rung in rungs] == [0, 1, 2]
+
+
+def test_a_candidate_is_judged_at_its_part_of_the_error_rate() -> None:
+    places = [(1, 0), (2, 0), (10, 0), (10, 1), (10, 3)]
+    assert [parts_of(*place) for place in places] == [3, 8, 134, 67, 34]
+
+
+def test_time_that_no_phase_accounts_for_is_the_rest_and_waits_count_beside_it() -> None:
+    walls = [
+        {"total_s": 10.0, "train_s": 4.0, "validate_s": 1.0, "compile_s": 2.0, "idle_s": 5.0},
+        {"total_s": 5.0, "train_s": 3.0, "import_s": 0.5},
+    ]
+    seconds, useful = where_time_went(walls)
+    assert seconds == {
+        **{"import": 0.5, "data": 0.0, "build": 0.0, "compile": 2.0, "warm-up": 0.0},
+        **{"training": 7.0, "validation": 1.0, "rest": 4.5, "idle": 5.0},
+    }
+    assert useful == 8.0 / 20.0
+    assert where_time_went([])[1] == 0.0
+    assert where_time_went([{"total_s": 1.0, "train_s": 2.0}])[0]["rest"] == 0.0
+
+
+def test_what_is_no_number_of_json_is_none_however_deep_it_stands() -> None:
+    value = {"a": [1, float("nan"), ("x", float("inf"))], "b": {"c": -float("inf"), "d": 1.5}}
+    assert finite(value) == {"a": [1, None, ["x", None]], "b": {"c": None, "d": 1.5}}
+
+
+def test_what_disturbed_a_time_is_said_in_a_line() -> None:
+    still, load = stood_still(12.4), Disturbance(kind="load", words="process 7 beside it")
+    assert still == Disturbance(kind="still", words="it stood still for 12 s")
+    said = "its time is disturbed: it stood still for 12 s; process 7 beside it"
+    assert disturbed_words((still, load)) == said and disturbed_words(()) is None
+    rows = [vars(still), {"kind": "loud", "words": "x"}, "no row", vars(load), {"kind": "load"}]
+    none = Disturbance(kind="load", words="None")
+    assert disturbances_of(rows) == (still, load, none) and disturbances_of({}) == ()
+
+
+def test_one_thing_is_said_otherwise_than_several() -> None:
+    assert [plural(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
