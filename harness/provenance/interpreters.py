@@ -149,7 +149,8 @@ def _asked(items: tuple[tuple[str, str], ...]) -> EnvironmentLock:
         said = str(error)
         if isinstance(error, ValueError | IndexError):
             silent = f"it ends with {done.returncode} and says nothing"
-            said = (done.stderr.strip().splitlines() or [silent])[-1]
+            printed = done.stderr.strip() or done.stdout.strip() or silent
+            said = printed.splitlines()[-1]
         raise UserError(
             f"environment: `{shlex.join(command[:-2])}` does not run Python: {said}"
         ) from None

@@ -96,6 +96,7 @@ def test_an_environment_is_one_interpreter_or_one_container(tmp_path: Path, valu
     [
         ("echo first >&2; echo last words >&2; exit 1", "last words"),
         ("echo no JSON; echo why >&2", "why"),
+        ("echo no JSON", "no JSON"),
         ("exit 3", "it ends with 3 and says nothing"),
     ],
 )
@@ -135,17 +136,21 @@ def test_an_interpreter_is_meant_from_the_files_folder_or_from_the_search_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = str(Path(sys.executable).parent)
-    monkeypatch.setenv("PATH", os.pathsep.join([ours, "/bin", ours, "/x"]))
+    program = tmp_path / "bin" / "its-own-python"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    there = str(program.parent)
+    monkeypatch.setenv("PATH", os.pathsep.join([ours, there, ours, "/x"]))
     assert located({"python": "env/bin/python"}, tmp_path) == {
         "python": str(tmp_path / "env/bin/python")
     }
     assert located({"python": "/a/python"}, tmp_path) == {"python": "/a/python"}
-    assert located({"python": "sh"}, tmp_path) == {"python": "/bin/sh"}
+    assert located({"python": program.name}, tmp_path) == {"python": str(program)}
     assert located({"python": "nowhere-to-be-found"}, tmp_path) == {"python": "nowhere-to-be-found"}
     assert located({"container": "docker run x"}, tmp_path) == {"container": "docker run x"}
     assert located({}, tmp_path) == {}
-    assert search_path({"python": "/a/bin/python"}) == "/a/bin:/bin:/x"
-    assert search_path({}) == os.pathsep.join([ours, ours, "/bin", ours, "/x"])
+    assert search_path({"python": "/a/bin/python"}) == f"/a/bin:{there}:/x"
+    assert search_path({}) == os.pathsep.join([ours, ours, there, ours, "/x"])
     assert search_path({"container": "docker run x"}) == os.environ["PATH"]
 
 
