@@ -41,8 +41,8 @@ def check_confirmed(page: Page, index: int, data: Embedded, results: Path | None
             yield f"{name}: a planned run has no row"
         n_to_come = sum(row["status"] in UNFINISHED for row in rows)
         if n_to_come:
-            if f"{n_to_come} run" not in said:
-                to_come = plural(n_to_come, "run")
+            to_come = plural(n_to_come, "run")
+            if re.search(rf"\b{to_come}\b", said) is None:
                 yield f"{name} has {to_come} to come, which the page does not say"
         else:
             yield from check_effects_said(said, other)

@@ -63,6 +63,9 @@ def test_seeds_and_effects_in_the_sentence_on_it_are_those_of_its_plan_and_rows(
 def test_of_an_unfinished_one_the_runs_to_come_are_said_and_no_effect_is_held_to_anything() -> None:
     to_come = "Being asked again on 2 fresh seeds (again): 1 run to come, a (−9.0000)."
     assert found(to_come, status="pending") == []
+    wrong = ["again has 1 run to come, which the page does not say"]
+    for other in ("11 runs", "2 runs", "1 runs"):
+        assert found(to_come.replace("1 run", other), status="pending") == wrong
     assert found(status="running") == ["again has 1 run to come, which the page does not say"]
     assert found(to_come) == ["again: a is said to be −9.0000, its rows give -0.25000"]
 
