@@ -21,8 +21,10 @@ def disturbances_of(rows: object) -> tuple[Disturbance, ...]:
     """`disturbed` of a result; what is no disturbance is left out."""
     disturbances = []
     for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, Mapping) and row.get("kind") in ("still", "load"):
-            disturbances.append(Disturbance(kind=row["kind"], words=str(row.get("words"))))
+        if not isinstance(row, Mapping) or not isinstance(row.get("words"), str):
+            continue
+        if row.get("kind") in ("still", "load"):
+            disturbances.append(Disturbance(kind=row["kind"], words=row["words"]))
     return tuple(disturbances)
 
 

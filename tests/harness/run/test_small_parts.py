@@ -102,8 +102,7 @@ def test_what_disturbed_a_time_is_said_in_a_line() -> None:
     said = "its time is disturbed: it stood still for 12 s; process 7 beside it"
     assert disturbed_words((still, load)) == said and disturbed_words(()) is None
     rows = [vars(still), {"kind": "loud", "words": "x"}, "no row", vars(load), {"kind": "load"}]
-    none = Disturbance(kind="load", words="None")
-    assert disturbances_of(rows) == (still, load, none) and disturbances_of({}) == ()
+    assert disturbances_of(rows) == (still, load) and disturbances_of({}) == ()
 
 
 def test_one_thing_is_said_otherwise_than_several() -> None:
