@@ -141,6 +141,7 @@ def _asked(items: tuple[tuple[str, str], ...]) -> EnvironmentLock:
             command,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=STARTS_WITHIN_S,
             check=False,
         )

@@ -97,6 +97,7 @@ def test_an_environment_is_one_interpreter_or_one_container(tmp_path: Path, valu
         ("echo first >&2; echo last words >&2; exit 1", "last words"),
         ("echo no JSON; echo why >&2", "why"),
         ("echo no JSON", "no JSON"),
+        ("printf '\\377\\n'", "\ufffd"),
         ("exit 3", "it ends with 3 and says nothing"),
     ],
 )
