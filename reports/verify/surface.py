@@ -129,16 +129,18 @@ def bowl_of(who: str, plan: Embedded, arms: Sequence[Embedded], rows: Sequence[R
                     runs[arm["name"]].setdefault(row["block"], []).append(row["val_loss"])
     whole = [arm for arm in arms if arm["name"] in runs]
     shared = sorted(set.intersection(*map(set, runs.values()))) if runs else []
+    if not shared:
+        return None
     places, logarithmic = [], []
     for axis in plan["axes"]:
         values = [float(arm["point"][axis].removeprefix("x")) for arm in whole]
-        logarithmic.append(min(values, default=0) > 0)
+        logarithmic.append(min(values) > 0)
         places.append([math.log(v) if logarithmic[-1] else v for v in values])
-    x, y = np.repeat(places, max(len(shared), 1), axis=1)
+    x, y = np.repeat(places, len(shared), axis=1)
     terms = np.stack([x, y, x * x, x * y, y * y], axis=1)
     n, p = len(shared), len(whole)
     block = np.tile(np.eye(n), (p, 1))
-    if not n or np.linalg.matrix_rank(np.c_[terms - terms.mean(0), block]) < 5 + n:
+    if np.linalg.matrix_rank(np.c_[terms - terms.mean(0), block]) < 5 + n:
         return None
     losses = np.array([np.mean(runs[arm["name"]][b]) for arm in whole for b in shared])
     columns = np.c_[terms, block]
