@@ -83,7 +83,7 @@ def read_design(file: ExperimentFile) -> str:
     design = file.choice("design", (*DESIGNS, "explicit"), "add-one", "design '{value}' is unknown")
     if "arms" in file.data and design not in ("explicit", CHAIN):
         raise file.fail(
-            f"design {design} makes its own arms: leave `arms` out, or say `design: explicit`",
+            f"design {design} makes its own arms: say `design: explicit`, or leave `arms` out",
             "arms",
         )
     return design

@@ -261,7 +261,8 @@ BAD = {  # text -> what the line must say
     GOOD
     + "estimand: retuned\nseeds: [1, 2]\naxes: {optim.*_lr: [x0.5, x1, x2]}\n": "estimand retuned needs `seeds` to be a number",
     GOOD.replace("r08.untied_head", "{unlike.all: 1}"): "is not a field of the configuration: see",
-    GOOD + "arms: [[untied_head]]\n": "design add-one makes its own arms: leave `arms` out, or say",
+    GOOD
+    + "arms: [[untied_head]]\n": "design add-one makes its own arms: say `design: explicit`, or leave `arms` out",
 }
 
 
@@ -302,7 +303,7 @@ def test_what_no_toggle_declares_holds_no_number(tmp_path: Path) -> None:
     assert check_plugin_value("plugin.a.b", "as it is", "x") == "as it is"
 
 
-@pytest.mark.parametrize("text", BAD, ids=range(len(BAD)))
+@pytest.mark.parametrize("text", BAD, ids=BAD.values())
 def test_bad_input_gets_one_line_with_the_file_and_the_way_out(
     tmp_path: Path, text: str, kept_line: Callable[[str], None]
 ) -> None:

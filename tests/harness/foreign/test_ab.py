@@ -560,7 +560,7 @@ MISTAKES: dict[
     ),
     "arms of a design that makes its own": (
         {"changes": IDEA, "design": "ladder", "arms": {"a": ["idea"]}},
-        ":11: design ladder makes its own arms: leave `arms` out, or say `design: explicit`",
+        ":11: design ladder makes its own arms: say `design: explicit`, or leave `arms` out",
     ),
     "no change": ({"changes": {}}, ":7: there is nothing to compare: name a change"),
     "no arm": (
