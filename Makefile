@@ -55,8 +55,8 @@ docs: install  ## rewrite the generated documentation, the golden dumps of the p
 	$(BIN)/python -m tests.golden
 	$(BIN)/python -m tests.kept_pages
 	$(BIN)/python -m tests.kept_words
-	$(BIN)/python -m tests.kept_lines
 	$(BIN)/python -m tests.split_cases
+	$(BIN)/python -m tests.kept_lines
 
 proof: install  ## the simulation study with 10,000 replications: writes its table into docs/statistics.md
 	$(BIN)/python -m tests.proof

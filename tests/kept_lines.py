@@ -35,6 +35,7 @@ def hold(test_file: Path, case: str, said: str) -> None:
     if WRITES not in os.environ:
         assert said == kept(file).get(case), "python -m tests.kept_lines writes it again"
         return
+    assert "PYTEST_XDIST_WORKER" not in os.environ, "one process writes: the last of several wins"
     kept(file)[case] = said
     text = yaml.safe_dump(kept(file), allow_unicode=True, sort_keys=False, width=120)
     file.write_text(text, encoding="utf-8")
@@ -44,7 +45,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for file in FOLDER.iterdir():
         file.unlink()
-    files = [f for f in sorted(TESTS.rglob("test_*.py")) if "kept_line(" in f.read_text()]
+    files = [f for f in sorted(TESTS.rglob("test_*.py")) if "kept_line(" in f.read_text("utf-8")]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", *files]
     subprocess.run(command, check=True, env={**os.environ, WRITES: "1"})
 
