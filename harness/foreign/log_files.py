@@ -106,7 +106,7 @@ def _logs_in(root: Path) -> Iterator[Path]:
 
 
 def _is_other(file: Path) -> bool:
-    """Whether a file's name says that it is no log; into a packed one one has to look."""
+    """Whether a file's name says that it is no log; a packed one has to be looked into."""
     return file.suffix in NOT_LOGS or file.name in NOT_LOG_NAMES
 
 

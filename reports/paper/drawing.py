@@ -155,7 +155,7 @@ class Pen:
     def write(self, element: ET.Element, properties: Properties) -> None:
         """A text on the halo that keeps it apart from what it lies on."""
         content = element.text or ""
-        if not content.strip():  # of which there are no outlines
+        if not content.strip():  # of which matplotlib makes no outlines
             return
         x, y = float(element.get("x", "0")), float(element.get("y", "0"))
         anchor = ANCHORS[element.get("text-anchor", "start")]

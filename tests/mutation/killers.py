@@ -24,10 +24,8 @@ context = ${{PYTEST_CURRENT_TEST-}}
 disable_warnings = no-data-collected, module-not-measured, module-not-imported, no-ctracer
 """
 LAWS_OF_TEXT = "tests/laws/test_plain_lines.py"  # that dataclasses are frozen, and the like
-KEPT = (
-    "/test_kept_",
-    "::test_generated_pages",
-)  # tests that hold all that they reach, word for word
+# tests that hold all that they reach, word for word
+KEPT = ("/test_kept_", "::test_generated_pages")
 N_KEPT = 5  # of them go first
 MEASURED = "not slow and not gpu and not browser and not slurm"
 

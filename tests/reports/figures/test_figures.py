@@ -461,9 +461,8 @@ def test_panels_stand_in_as_many_columns_as_leave_them_legible() -> None:
     assert [columns_for(n, is_wide=False) for n in numbers] == [1, 1, 1, 2, 2, 2]
     palette = Palette(arms=("base", "a"), baseline="base")
     heights = [Grid.of(WIDE, palette, ["a"] * n).height(n) for n in numbers]
-    assert heights == [
-        34 + rows * (high + 46) for rows, high in zip((1, 1, 2, 2, 3), [150] * 5)
-    ] + [34 + 3 * (104 + 46)]
+    lower = 34 + 3 * (104 + 46)  # of four columns
+    assert heights == [*(34 + rows * (150 + 46) for rows in (1, 1, 2, 2, 3)), lower]
     assert [narrow_row(n) for n in (12, 13)] == [44, 32]
 
 

@@ -216,8 +216,7 @@ def test_an_end_beyond_the_axis_is_an_arrow_that_points_there() -> None:
     for side in (-1, 1):
         arrow, cap = (interval_end(100.0, 50.0, side=side, inside=i) for i in (False, True))
         assert 'd="M100.0 46.0v8"' in cap
-        (dx, dy, back) = re.search(r'd="M100.0 50.0l(-?\d+) (-?\d+)v(\d+)z"', arrow).groups()  # type: ignore[union-attr]
-        assert (int(dx), int(dy), int(back)) == (-6 * side, -4, 8)  # its base lies within
+        assert f'd="M100.0 50.0l{-6 * side} -4v8z"' in arrow  # its base lies within
 
 
 def test_every_bar_of_a_waterfall_reaches_from_the_mean_before_to_its_own(

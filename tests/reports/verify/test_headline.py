@@ -57,10 +57,7 @@ SIZE = "At 2 layers of width 64, 100 steps: "
     ("answer", "wrong"),
     [
         (f"{SIZE}a (−0.0100 [x]) is better than base; b (+0.0300 [x]) is worse than it.", []),
-        (
-            f"Exploratory: a{SIZE[1:]}nothing.",
-            [],
-        ),
+        ("Exploratory: at 2 layers of width 64, 100 steps: nothing.", []),
         (
             "Exploratory: at 3 layers of width 64, 100 steps: nothing.",
             [
