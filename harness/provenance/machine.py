@@ -115,6 +115,7 @@ class Environment(NodeFacts):
 @cache
 def _node() -> NodeFacts:
     """What stays the same while a process lives."""
+    installed = [found.metadata for found in distributions()]  # parsed at every look at it
     diff = working_diff()
     untracked = _said("ls-files", "--others", "--exclude-standard").splitlines()
     digest = hashlib.sha256(diff.encode()).hexdigest() if diff else None
@@ -123,7 +124,7 @@ def _node() -> NodeFacts:
         system=platform.platform(),
         cpu=_cpu_name(),
         n_cpus=os.cpu_count(),
-        packages=sorted(f"{d.name}=={d.version}" for d in distributions()),
+        packages=sorted(f"{m['Name']}=={m['Version']}" for m in installed),
         lock=dict(environment_lock().versions),
         git=GitState(
             commit=_said("rev-parse", "HEAD") or None,
