@@ -19,7 +19,7 @@ from harness.run.attempts import AttemptRow, read_attempts
 
 WORLDS = (1, 2, 4, 8)  # processes that share the records' eight ranks evenly
 STEPS, STEPS_OF_KILLED = 4, 12  # a step of each of three stages, and the extension
-LOOKS_EVERY_S = 0.01
+LOOKS_EVERY_S = 0.01  # for a run to kill
 
 
 @dataclass(frozen=True, kw_only=True)

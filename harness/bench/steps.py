@@ -42,7 +42,7 @@ from harness.training.utilisation import matrix_rate
 
 GPT2 = (50257, 50256)  # vocabulary and separator of the records' tokens
 DOCUMENT_TOKENS = 800  # mean length of a synthetic document
-CONFIDENCE = 0.95
+CONFIDENCE = 0.95  # of an interval of a median
 
 
 def resolve(

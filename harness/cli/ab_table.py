@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reports.inputs.experiment import Experiment
     from reports.stats.rules import RuleResult
 
-AB_SCHEMA = 1
+AB_SCHEMA = 1  # of what `ab --json` prints
 SHOWN_OF_RULE = ("rule", "n", "mean", "statistic", "p", "threshold", "significant")
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reports.analysis.types import Comparisons
 
 MOST_BLOCKS = 100  # without -n
-LEVEL = 0.05
+LEVEL = 0.05  # of the test that decides
 OUTCOMES = {"helps": "better", "hurts": "worse", "equal": "equivalent"}  # by a verdict's kind
 EXIT = {"better": 0, "failed": 1, "worse": 3, "equivalent": 4, "undecided": 5}  # 2: bad input
 UNITS = {  # of a budget, as they are typed -> what is counted, and how much of it one is

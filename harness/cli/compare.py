@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reports.inputs.experiment import Experiment
     from reports.stats.rules import RuleResult
 
-COMPARE_SCHEMA = 1
+COMPARE_SCHEMA = 1  # of what `compare --json` prints
 PAIR_RULE = "track3-pair"
 PAIR = ("old_mean", "old_n", "old_steps", "new_mean", "new_n", "new_steps")
 RULE_KEYS = ("rule", "n", "mean", "sd", "statistic", "p", "threshold", "significant")

@@ -19,7 +19,7 @@ from harness.errors import UserError, near
 if TYPE_CHECKING:
     from harness.run.plan import Plan
 
-EXPERIMENTS_SCHEMA = 1
+EXPERIMENTS_SCHEMA = 1  # of what commands on experiments print with --json
 WRITTEN_AGAIN = ("experiment.json", "plan.lock", "launched.json", "report.html")  # of a new name
 KeptName = Annotated[str, typer.Argument(metavar="EXP", help="a name in the results folder")]
 Force = Annotated[bool, typer.Option("--force", help="though another experiment needs it")]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from harness.runner.executor import Executor, RunEnded, RunProgress
 
 CLEAR = "\r\033[K"  # back to the line's beginning, and empty it
-REDRAW_S = 1.0
+REDRAW_S = 1.0  # between two drawings of the live line
 WIDEST = 200  # characters of the live line
 LEAST_SHARE = 0.0005  # that is shown
 

@@ -23,7 +23,7 @@ from harness.cli.table import print_json
 from harness.errors import StoppedError, UserError, visible
 from harness.provenance.redact import redact
 
-SAID_SCHEMA = 1
+SAID_SCHEMA = 1  # of what other commands print with --json
 # what begins a message and says where: an option, a path, a side, an arm
 PLACE = re.compile(r"--[a-z].*|OLD .*|NEW .*|arm '.*'|experiment '.*'|[^ ]*[/.\\][^ ]*|[a-z-]+")
 # what is said by the way, in which no sentence ends

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from harness.provenance.code import Code
     from harness.split.folder import Folder
 
-SPLIT_SCHEMA = 1
-SEEDS = 10
+SPLIT_SCHEMA = 1  # of what `split --json` prints
+SEEDS = 10  # of the experiment that is written
 EXPERIMENT = """\
 # `ablate run {path}` runs these arms: all groups, and all but each of them (add-one: each alone).
 name: {name}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from harness.cli.split_options import SplitOptions
     from harness.provenance.code import Code
 
-MOST_CANDIDATES = 500
+MOST_CANDIDATES = 500  # scripts among which a parent is looked for
 LOGS = (".txt", ".log")
 
 

@@ -16,7 +16,7 @@ from harness.errors import UserError
 from harness.run.digests import file_digest
 from harness.run.files import write_text, write_whole
 
-COPY_BYTES = 1 << 22
+COPY_BYTES = 1 << 22  # copied in one go
 WITHOUT = "set data.cache to none"
 
 

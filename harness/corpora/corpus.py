@@ -18,7 +18,7 @@ from harness.run.document import Content
 from harness.run.files import write_text
 from harness.run.guarded import is_name
 
-CORPUS_SCHEMA = 1
+CORPUS_SCHEMA = 1  # of corpus.json
 SPLITS = ("train", "val", "heldout")
 TOKENIZER_FILE = "tokenizer.json"  # of a corpus whose tokenizer was trained on text
 BUILT_IN = ("stdlib", "fineweb10B")  # names that your own text cannot take

@@ -30,7 +30,7 @@ from harness.corpora.tokenizers import TOKENIZERS, Tokenizer, TokenizerChoice, o
 from harness.errors import UserError
 from harness.run.digests import file_digest
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 20  # of a text, read in one go
 BYTES = TokenizerChoice(name="bytes")
 TextBlocks = Iterable[bytes]  # blocks of its text
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from harness.errors import UserError
 from harness.run.files import sync_folder
 
-MAGIC, VERSION = 20240520, 1
+MAGIC, VERSION = 20240520, 1  # how the benchmark's shards begin
 HEADER_BYTES = 1024
 MAX_TOKENS = 2**31 - 1  # the header counts in int32
 # tokens looked at in one go, so that memory stays bounded on shards of any size

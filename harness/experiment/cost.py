@@ -36,7 +36,7 @@ CARDS = {
 ASSUMED = "H100"  # where no card can be asked: on a login node
 SHARE = 0.35  # of a card's FLOP/s that a small GPT's training makes
 CPU_FLOPS = 2e10  # of one processor in such training: small matrices in fp32
-BYTE_VOCABULARY = 257
+BYTE_VOCABULARY = 257  # every byte, and the separator
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from harness.experiment.keys import is_whole
 from harness.experiment.values import holds_whole
 from harness.run.document import Content
 
-MOST_DRAWN = 1000
+MOST_DRAWN = 1000  # points of one draw
 WAYS = ("sobol", "random")
 EXAMPLE = "{sobol: 16}, or {random: 16, seed: 1}"
 

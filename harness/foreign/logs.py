@@ -28,7 +28,7 @@ from harness.run.digests import canonical
 from harness.run.measured import Measured
 from harness.run.metrics import OwnValue
 
-MAX_LOG_POINTS = 5_000_000
+MAX_LOG_POINTS = 5_000_000  # of one log
 DIGEST_DIGITS = 16  # of a digest
 TEXT_MARKS = (b'"""', b"'''")  # open and close a text of several lines
 

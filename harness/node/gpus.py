@@ -18,7 +18,7 @@ from typing import Any
 from harness.errors import UserError
 from harness.node.background import Background
 
-EVERY_S = 1.0
+EVERY_S = 1.0  # between two looks
 SM, MEMORY, TEMPERATURE = 1, 2, 0  # NVML's numbers of the clocks and of the sensor
 THROTTLES = {  # NVML's bits, nvml.h: nvmlClocksEventReason*; idle GPUs are no news
     0x2: "application clocks",

@@ -16,7 +16,7 @@ from pathlib import Path
 from harness.node.background import Background
 from harness.node.gpus import handle_of_gpu, nvml, visible
 
-EVERY_S = 5.0
+EVERY_S = 5.0  # between two looks
 BUSY = 5  # percent of the time: less is a glance, not a load
 LOOKS = 2  # in which a process was busy
 MARK = "ABLATE_WORKER"  # variable of a run's processes

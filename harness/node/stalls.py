@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from harness.node.background import Background
 
-TICK_S = 0.5
+TICK_S = 0.5  # between two ticks
 LONGEST_S = 5.0  # between two ticks beyond this a busy machine has an excuse
 Span = tuple[float, float]  # of time.monotonic, which the clock of a run goes by too
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from harness.errors import UserError
 
 NO_GIT = "git is not installed: refs and patches need it"
-TIMEOUT_S = 60
+TIMEOUT_S = 60  # of one command of git
 OFF = (
     "core.fsmonitor=false",
     "core.sshCommand=false",

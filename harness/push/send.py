@@ -16,7 +16,7 @@ from harness.store.store import Store
 
 AT_ONCE = 20  # runs of one message
 LONGEST_WAIT_S = 60.0  # between two tries
-LAST_TRIES = 3
+LAST_TRIES = 3  # once the runs are over
 
 Stats = dict[Path, tuple[int, int]]  # file -> size, time of its last change
 

@@ -25,8 +25,8 @@ PATIENT = (  # never a question, and an end where nobody answers
     *("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"),
 )
 SILENCE_S = 60  # after which rsync gives up
-LISTING_S = 300
-NO_COMMAND = 127
+LISTING_S = 300  # in which a folder there has to be listed
+NO_COMMAND = 127  # how a shell ends that finds no program
 FOLDERS = "runs experiments code environments"
 # the runs of a folder beside them, named on the input, are renamed into their places
 PLACE = """

@@ -14,7 +14,7 @@ from harness.run.retired import Retired, note_retired
 from harness.run.spec import RESULT_STATUSES
 
 AT_ONCE_S = 60.0  # a failure after a longer time is the run's own
-IN_A_ROW = 2
+IN_A_ROW = 2  # such failures, after which their devices are doubted
 DeviceNames = tuple[str, ...]
 
 

@@ -5,7 +5,7 @@ import ast
 from harness.errors import UserError
 
 MAX_LINES = 20_000  # of one script: the public ones have 2,000
-MAX_BYTES = 4 << 20
+MAX_BYTES = 4 << 20  # of one script
 OPENS = ("open", "io.open", "Path", "pathlib.Path")
 SETTLES_IN = 4  # rounds of writing out until a text stays as it is
 

@@ -32,7 +32,7 @@ OUTCOMES = ("finished", "diverged")
 PENDING = ("pending", "running", "interrupted", "preempted", "claimed")
 OUTLIER_SD = 5.0
 TWO_PHASE_MARGIN = 0.001  # nats: packed and whole-node losses count as equal inside it
-WHOLE_NODE_RUNS = 3
+WHOLE_NODE_RUNS = 3  # of an arm, from which on packed losses are held against theirs
 
 
 @dataclass(frozen=True, kw_only=True)

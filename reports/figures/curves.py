@@ -36,7 +36,7 @@ from reports.figures.palette import Palette
 from reports.figures.tags import TAG_GAP, WIDE_TAG, tags
 from reports.stats.digits import settled
 
-MAX_RUN_LINES = 60
+MAX_RUN_LINES = 60  # beyond which no run has a line of its own
 COURSE = 6  # points after the first below which there is no whole course to see
 MAX_BANDS = 8  # arms beyond which bands hide each other
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from reports.figures.base import CHAR_PX, ArmKey, shorten
 
-N_HUES = 8
+N_HUES = 8  # colours; arms beyond share them
 MOST_NUMBERED = 16  # arms beyond which numbers hide the marks
 MOST_LINES = 4  # of an arm's name
 BETWEEN = re.compile(r"(?<=, )|(?= \+ )")  # what a line of a name may end at

@@ -38,7 +38,7 @@ from reports.figures.wall import wall
 from reports.stats.digits import kept, pixel, settled
 
 MAX_WHISKERS = 200  # beyond, single runs' spreads are a blur that hides the dots
-MAX_NODES = 8
+MAX_NODES = 8  # nodes with a lane of their own
 LANE = 120  # px of a node's lane in the figure of drift
 GOLDEN = 0.618  # part of a turn: successive dots of a row are spread without meeting
 

@@ -24,7 +24,7 @@ from reports.format import show
 from reports.inputs.step_times import StepTimes, of_stretches, percentiles, shares_below
 from reports.stats.digits import kept, pixel
 
-N_BINS = 48
+N_BINS = 48  # of a distribution of step times
 FEWEST = 3  # steps of an arm from which on its distribution is drawn
 # Percentiles of all steps between which the axis runs; the rest is counted in the outermost bins.
 TAILS = (0.5, 99.5)

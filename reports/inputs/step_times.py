@@ -15,7 +15,7 @@ import pandas as pd
 from harness.run.metrics import Validation
 
 LEVELS = (0.0, 1.0, *(float(q) for q in range(5, 100, 5)), 99.0, 100.0)  # percent
-DIGITS = 3
+DIGITS = 3  # decimals of a time in ms
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from scipy import special
 
 from reports.stats.simultaneous import Array
 
-INTERACTION_ALPHA = 0.05
+INTERACTION_ALPHA = 0.05  # of the test whether blocks and arms interact
 
 
 @dataclass(frozen=True, kw_only=True)

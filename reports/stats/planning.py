@@ -21,7 +21,7 @@ from reports.stats.sequential import critical_t
 from reports.stats.simultaneous import Array, max_t_quantile, power_of_t
 from reports.stats.two_way import drawn_squares, split_variances
 
-MAX_SEEDS = 1000
+MAX_SEEDS = 1000  # that are planned for
 FEW_DF = 4  # of fewer the upper bound is two to four times what was seen
 DRAWN = 40_000  # experiments behind the power of the larger of two errors: then within 0.0025
 

@@ -14,11 +14,11 @@ from scipy import stats
 
 from reports.stats.simultaneous import Array
 
-TRACK1_P = 0.01
+TRACK1_P = 0.01  # below which a record's p has to be
 TRACK3_SIGMA = 0.0013  # the track's own declared sd of one run
 TRACK3_THRESHOLD = 0.004  # about 3.08 sigma: p about 0.001
 SLOPE_PER_STEP = 0.0045 / 100  # loss per step near the target on the optimization track
-TARGET = 3.28
+TARGET = 3.28  # the benchmark's loss to reach
 STEEPEST = 1e-3  # of loss per step: a hundred steps are worth 0.0045 to 0.0145
 FACTOR = 5.0  # a validation loss is within it of the target
 HIGHEST = 20.0  # nats per token: above it not even a model that knows nothing

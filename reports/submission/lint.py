@@ -13,7 +13,7 @@ from reports.submission.case import Case, RuleAnswer, RuleCheck, passes_if
 from reports.submission.compiler_flags import compiler_variables
 from reports.submission.script_rules import script_data, script_flags, script_validation
 
-VAL_TOKENS = 10_485_760
+VAL_TOKENS = 10_485_760  # that the benchmark validates on
 CLOCK_TOLERANCE = 0.02  # of the clock, between it and the sum of its step times
 COORDINATE_DESCENT = "coordinate_descent_tuning (system.coordinate_descent)"
 UNTIMED = {"skip10": 10}  # timing protocol -> first steps that the clock does not count

@@ -16,7 +16,7 @@ from harness.run.versions import PAGE, check_version
 
 DATA = '<script type="application/json" id="data">'  # what it holds stands up to the next </script>
 REFRESH = re.compile(r'\n<meta http-equiv="refresh" content="(\d+\.\d+)">\n')
-MOST_BYTES = 1 << 30
+MOST_BYTES = 1 << 30  # of a page that is read
 VOID = {"meta", "link", "br", "input", "path", "circle", "rect", "line"}
 Attributes = dict[str, str | None]
 Row = Mapping[str, Any]  # one of the table of runs

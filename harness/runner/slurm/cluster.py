@@ -38,7 +38,7 @@ TAKEN = (
     "signal",
 )
 DURATION = re.compile(r"(?:(?P<days>\d+)-)?(?P<a>\d+)(?::(?P<b>\d+))?(?::(?P<c>\d+))?")
-UNLIMITED_MINUTES = 60 * 24 * 365
+UNLIMITED_MINUTES = 60 * 24 * 365  # what a limit of none is taken for
 
 
 SbatchOptions = Mapping[str, Any]  # option -> value; True: it has none
