@@ -23,7 +23,7 @@ sigterm = true
 context = ${{PYTEST_CURRENT_TEST-}}
 disable_warnings = no-data-collected, module-not-measured, module-not-imported, no-ctracer
 """
-# that dataclasses are frozen, and the like; what numbers are built in, which toggles there are
+# that dataclasses are frozen, that a zip is strict; what numbers are built in, which toggles there are
 LAWS_OF_TEXT = (
     "tests/laws/test_plain_lines.py",
     "tests/laws/test_docs.py::test_generated_pages",
@@ -94,9 +94,11 @@ class Measured:
         """
         functions = self.reached.get(path, {})
         every = {t for name in functions for t in self._entering(functions[name])}
+        is_outside = places.function(line).name == MODULE
         laws = list[str]()
-        if places.function(line).name == MODULE:
+        if is_outside or "strict=" in places.lines[line - 1]:
             laws = [t for t in self.seconds if t.startswith(LAWS_OF_TEXT)]
+        if is_outside:
             users = places.users(line)
             chosen = {t for name in users for t in self._entering(functions.get(name, {}))}
         else:
