@@ -115,7 +115,7 @@ class Environment(NodeFacts):
 @cache
 def _node() -> NodeFacts:
     """What stays the same while a process lives."""
-    installed = [found.metadata for found in distributions()]  # parsed at every look at it
+    installed = [package.metadata for package in distributions()]  # parsed at every look at it
     diff = working_diff()
     untracked = _said("ls-files", "--others", "--exclude-standard").splitlines()
     digest = hashlib.sha256(diff.encode()).hexdigest() if diff else None
