@@ -181,6 +181,14 @@ PAIRS: dict[str, tuple[str, str]] = {
     "a constructor and its argument": of(
         NET, ("width):", "width, depth):"), ("Block(2)", "Block(2, 5)")
     ),
+    "a constructor of its own takes a keyword no longer": (
+        "class A(Base):\n    n = 1\n\ny = A(1, k=2)\n",
+        "class A(Base):\n    n = 1\n\n    def __init__(self, x):\n        super().__init__(x)\n\ny = A(1)\n",
+    ),
+    "what was inherited takes a keyword more": (
+        "class A(Base):\n    n = 1\n\n    def __init__(self, x):\n        super().__init__(x)\n\ny = A(1)\n",
+        "class A(Base):\n    n = 1\n\ny = A(1, k=2)\n",
+    ),
     "what a loop goes over is called": of(
         NET, ("(self, x):\n        return x *", "(self, x, s):\n        return x *"), ("block(x)", "block(x, 1)")
     ),
@@ -213,6 +221,26 @@ PAIRS: dict[str, tuple[str, str]] = {
         "groups = [{'name': 'a'}]\nfor g in groups:\n    step(g)\n",
         "groups = [{'name': 'a'}, {'name': 'gate'}]\nfor g in groups:\n    if g['name'] == 'gate':\n        slow(g)\n    step(g)\n",
     ),
+    "an entry that is put goes with what asks for it, though others have its label": (
+        "note('k')\nuse(s)\n",
+        "note('k')\ns['k'] = make(1)\nuse(s)\nmore(s['k'])\nother(t['k'])\n",
+    ),
+    "an entry that another function puts is no answer": (
+        "note('k')\n\ndef f(s):\n    use(s)\n\ndef g(s):\n    other(s)\n",
+        "note('k')\n\ndef f(s):\n    s['k'] = make(1)\n    use(s)\n\ndef g(s):\n    other(s)\n    more(s['k'])\n",
+    ),
+    "entries by numbers and by names are no labels": (
+        "use(s)\n",
+        "s[1] = make(1)\ns[a] = make(2)\nuse(s)\nmore(s[1])\nother(s[a])\n",
+    ),
+    "a label in eight places ties them": (
+        "".join(f"f{n}(x)\n" for n in range(8)),
+        "".join(f"f{n}(x, 'gate')\n" for n in range(8)),
+    ),
+    "a label in nine places is a word": (
+        "".join(f"f{n}(x)\n" for n in range(9)),
+        "".join(f"f{n}(x, 'gate')\n" for n in range(9)),
+    ),
     "a label that both have ties nothing": (
         "a('gate')\nb(1)\nc(2)\n",
         "a('gate')\nb('gate')\nc('gate')\n",
@@ -234,6 +262,14 @@ PAIRS: dict[str, tuple[str, str]] = {
         "class A:\n    def __init__(self, n):\n        self.w = P([1, 2])\n\n    def f(self, n):\n        return self.w[1:n]\n",
         "class A:\n    def __init__(self, n):\n        self.w = P([1, 2, 3])\n\n    def f(self, n):\n        return self.w[2:n]\n",
     ),
+    "a line that is new asks for a place that an element moves": (
+        "def f(n, x):\n    w = cat([ones(n), zeros(n)])\n    a(w)\n    return x\n",
+        "def f(n, x):\n    w = cat([ones(n), half(n), zeros(n)])\n    a(w)\n    b(w[2 * n + 1])\n    return x\n",
+    ),
+    "a line that goes asked for a place that an element moved": (
+        "def f(n, x):\n    w = cat([ones(n), half(n), zeros(n)])\n    a(w)\n    b(w[2 * n + 1])\n    return x\n",
+        "def f(n, x):\n    w = cat([ones(n), zeros(n)])\n    a(w)\n    return x\n",
+    ),
     "the number of elements is a name": (
         "n = 3\nw = ones([n])\nx = w[n - 1]\n",
         "n = 4\nw = ones([n])\nx = w[n - 2]\n",
@@ -253,6 +289,10 @@ PAIRS: dict[str, tuple[str, str]] = {
     "what moves and changes nothing": (
         "import a\nN = 3\n\ndef f(x):\n    return x\n\ndef g(x):\n    return x + 1\n\nuse(f, g, N)\n",
         "def g(x):\n    return x + 1\n\ndef f(x):\n    return x\n\nimport a\nN = 3\nuse(f, g, N)\n",
+    ),
+    "a definition that moves, with other annotations and words": (
+        "def f(x: int) -> int:\n    'One.'\n    n: int = g(x)\n    return n\n\ndef g(x):\n    return x + 1\n\nuse(f, g)\n",
+        "def g(x):\n    return x + 1\n\ndef f(x: float) -> float:\n    'Two.'\n    n: float = g(x)\n    return n\n\nuse(f, g)\n",
     ),
     "a statement that moves with a call in it does": (
         "a = f(1)\nb(2)\nc(3)\nuse(a)\n",
@@ -282,6 +322,14 @@ PAIRS: dict[str, tuple[str, str]] = {
     "an assertion goes with what it is about": (
         "x = 1\nuse(x)\n",
         "x = 1\nk = make(2)\nassert k > 1\nuse(x)\nmore(k)\n",
+    ),
+    "an assertion is not about another function, nor about words": (
+        "def f(x):\n    return x\n\ndef g(x):\n    return x\n",
+        "def f(x):\n    'Says.'\n    assert x > 1\n    return x * 2\n\ndef g(x):\n    return x + 1\n",
+    ),
+    "an assertion alone is about nothing": (
+        "def f(x):\n    return x\n\ndef g(x):\n    return x\n",
+        "def f(x):\n    assert x > 1\n    return x\n\ndef g(x):\n    return x + 1\n",
     ),
     "kinds": (
         "class A:\n    num_iterations = 1\n    lr = 0.1\n\nloader = make(1)\nnet = torch.compile(net, mode=1)\n",

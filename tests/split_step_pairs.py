@@ -99,6 +99,26 @@ for step in range(9):
         p.grad /= 4
     update()
 """
+INNER = """\
+idx = 3
+
+class Loader:
+    def next(self):
+        buf = read(1)
+        return (buf[:-1].view(self.B, 4), self.B)
+
+def forward(idx):
+    x = embed(idx)
+    def inner(y):
+        return normed(y, 1)
+    return inner(x)
+
+def other(later):
+    return later
+
+loader = Loader()
+loss = forward(loader.next())
+"""
 
 # what a pair is about -> OLD, NEW
 STEP_PAIRS: dict[str, tuple[str, str]] = {
@@ -144,6 +164,19 @@ STEP_PAIRS: dict[str, tuple[str, str]] = {
         LOADER.replace(".view(self.B, 4)", "").replace(
             "embed(idx)", "embed(idx[None])"
         ).replace("def forward(idx):\n", "def forward(idx):\n    docs = counted(idx)\n    tell(docs)\n    note(docs)\n"),
+    ),
+    "lines of an inner function take what has a dimension more, those of others do not": (
+        INNER,
+        INNER.replace(".view(self.B, 4)", "")
+        .replace("embed(idx)", "embed(idx[None])")
+        .replace("(y):\n", "(y):\n        docs = counted(idx)\n        tell(docs)\n")
+        .replace("(later):\n", "(later):\n    note(idx)\n"),
+    ),
+    "an entry, and another call in the place of a dimension, are none": (
+        INNER,
+        INNER.replace(".view(self.B, 4)", "[0]")
+        .replace("embed(idx)", "embed(idx.unsqueeze(0))")
+        .replace("(y):\n", "(y):\n        tell(idx)\n"),
     ),
     "numbers under an assertion": (
         LOADER,

@@ -155,8 +155,9 @@ def _asserted(atoms: list[Atom]) -> dict[Edge, str]:
     edges: dict[Edge, str] = {}
     for atom in atoms:
         if atom.asserts:
+            within = f"{atom.place}." if atom.place else ""
             for other in atoms:
-                if other.place.startswith(atom.place) and not other.is_neutral:
+                if f"{other.place}.".startswith(within) and not other.is_neutral:
                     edges[atom.number, other.number] = "what an assertion is about"
     return edges
 

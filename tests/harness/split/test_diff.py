@@ -1,8 +1,11 @@
 """Whatever Python two scripts hold: both are made again exactly, and every arm compiles."""
 
+import ast
+
 import pytest
 
 from harness.errors import UserError
+from harness.split.align import Aligner
 from harness.split.arms import alone, atoms_on, measured, mended, without
 from harness.split.check import Checker
 from harness.split.groups import take_apart
@@ -11,6 +14,8 @@ from harness.split.source import decoded
 ARGUMENTS = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--{0}')\n{0} = p.parse_args().{0}\nf({0})\n"
 HANDLER = "{0} = 1\ntry:\n    a({0})\nexcept E as {0}:\n    b({0})\n"
 CAPTURE = "{0} = 1\nmatch x:\n    case [a, *{0}]:\n        f({0}, a)\n"
+IMPORT = "import fast as {0}\n{0} = wrap({0})\nuse({0})\n"
+GLOBAL = "def f():\n    global {0}\n    {0} = 1\n\nf()\nuse({0})\n"
 PAIRS = {
     "two mappings in one": ("x = {**a}\n", "x = {**a, **b}\n"),
     "a key twice": ("x = {1: a, 2: b}\n", "x = {1: a, 2: b, 1: c}\n"),
@@ -48,6 +53,8 @@ PAIRS = {
     "a renamed exception": (HANDLER.format("e"), HANDLER.format("err")),
     "a renamed capture": (CAPTURE.format("q"), CAPTURE.format("r")),
     "a renamed argument": (ARGUMENTS.format("lr"), ARGUMENTS.format("rate")),
+    "a renamed import": (IMPORT.format("q"), IMPORT.format("r")),
+    "a renamed global": (GLOBAL.format("q"), GLOBAL.format("r")),
 }
 
 
@@ -73,7 +80,7 @@ def test_a_default_never_goes_to_another_parameter() -> None:
     assert "def f(a, b, c=2)" in whole.text({1})
 
 
-@pytest.mark.parametrize("pair", ["a renamed exception", "a renamed capture", "a renamed argument"])
+@pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.startswith("a renamed ")])
 def test_a_name_that_stands_where_names_are_not_exchanged_keeps_it(pair: str) -> None:
     """Else the baseline, where renames are on, would ask for a name that nothing gives."""
     old, new = PAIRS[pair]
@@ -85,3 +92,36 @@ def test_scripts_that_are_nested_too_deeply_get_a_line() -> None:
     texts = [decoded(text.encode(), "script") for text in (chain, chain + "g()\nh()\n")]
     with pytest.raises(UserError, match="nested too deeply"):
         take_apart(*texts)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "alike", "by_name"),
+    [
+        ("f(a, b)", "f(a, b)", 1, 1),
+        ("f(a, b)", "f(c, d)", 4 / 8, 4 / 8),  # words that both have, of all
+        ("f(a, b)", "g(c, d)", 0, 0),
+        ("x = f(a)", "x = g(b, c, 1)", 0.9, 0.9),
+        ("x = f(a)", "x = f(a) + 0", 0.9, 0.9),
+        ("if a:\n    b()", "if a:\n    quite(another, 1)", 0.9, 0.9),
+        ("for x in a:\n    b()", "for x in c:\n    d(1, 2)", 0.9, 0.9),
+        ("abc = d(e)", "f = g(h)", 0.5, 0),
+        ("abc = d(e)", "f = g(h, i)", 0, 0),
+        ("def f(x):\n    return x", "def f(y, z):\n    print(2)", 1, 1),
+        ("def f(x):\n    return x", "def g(x):\n    return x", 7 / 9, 0),
+        ("def f(x):\n    return x", "def g(x):\n    return y", 0, 0),  # six words of ten
+        ("x = 1", "x += 1", 0, 0),
+    ],
+)
+def test_pieces_are_one_as_far_as_their_words_are(
+    old: str, new: str, alike: float, by_name: float
+) -> None:
+    pieces = [ast.parse(text).body[0] for text in (old, new)]
+    for any_name, expected in ((True, alike), (False, by_name)):
+        assert Aligner(any_name=any_name).likeness(*pieces) == pytest.approx(expected)
+
+
+def test_pieces_that_are_gone_are_taken_for_no_others() -> None:
+    aligner = Aligner(any_name=False)
+    for n in range(200):
+        one, other = (ast.parse(f"f({n})").body[0] for _ in range(2))
+        assert aligner.likeness(one, other) == 1

@@ -126,6 +126,28 @@ def test_the_name_of_an_arms_folder_has_at_most_a_hundred_characters_and_a_diges
         assert (len(arm.parent.name) == length) == (length == 100)
 
 
+def test_the_folder_of_an_arm_is_called_by_what_it_has_or_by_the_less_that_it_lacks(
+    folder: Path,
+) -> None:
+    read = read_folder(folder)
+    groups = [ChangeGroup(name=name, about="", kind="learning", atoms=()) for name in "abcd"]
+    four = replace(read, parts=replace(read.parts, groups=tuple(groups)))
+    names = [four.arm(chosen).parent.name for chosen in ("", "ca", "cab", "dcab")]
+    assert names == ["none", "a+c", "all-d", "all"]
+
+
+@pytest.mark.parametrize("given", [None, 3, "sub/train.py", ""])
+def test_both_scripts_have_one_file_name_without_a_folder(
+    given: object, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = folder / "changes.yaml"
+    content = yaml.safe_load(changes.read_text())
+    content["script"] = given
+    changes.write_text(yaml.safe_dump(content))
+    said = line(capsys, "split", "--check", folder)
+    assert said.endswith(": script must be the file name of both scripts")
+
+
 def test_a_group_that_says_nothing_of_itself_says_its_largest_atom(folder: Path) -> None:
     changes = folder / "changes.yaml"
     content = yaml.safe_load(changes.read_text())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.split.parents import parents_of
+from harness.split.parents import changed_lines, parents_of
 from harness.split.source import normal
 from tests.foreign_bench import ablate, commit
 
@@ -56,7 +56,7 @@ def test_the_nearest_of_a_folder_is_old(scripts: Path, capsys: pytest.CaptureFix
     assert said.index("old/near.py") < said.index("old/far.py")
     assert "skipped old/broken.py, line 1: is not Python" in said
     assert "skipped old/itself.py: is the same program as NEW" in said
-    assert "OLD is old/near.py, the nearest: 1 changed lines" in said
+    assert "OLD is old/near.py, the nearest: 1 changed line" in said
     assert (scripts / "parts/old/new.py").read_text() == script(a=1, b=2)
 
 
@@ -161,3 +161,9 @@ def test_a_folder_whose_logs_are_of_several_scripts_or_of_none_gets_a_line(
         assert ablate("split", old, "old/a.txt", "-o", "parts") == 2
         [line] = capsys.readouterr().err.splitlines()
         assert said in line
+
+
+def test_lines_that_are_there_many_times_are_no_changes() -> None:
+    many = ["tick()"] * 250
+    assert changed_lines(many, ["first()", *many]) == changed_lines(["first()", *many], many) == 1
+    assert changed_lines(["a", "b", "c"], ["a", "d", "c", "e"]) == 3

@@ -1,6 +1,7 @@
 """What of NEW may go: which scripts are tried, and what is refused before there are runs."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,10 +50,16 @@ def test_the_smallest_script_is_tried_first_then_those_that_keep_more() -> None:
     assert smaller_scripts(GROUPS, costs, 0.001) == [(), ("a", "b"), ("a", "b", "c")]
     assert smaller_scripts(GROUPS, costs, 0.0005) == [("a", "b"), ("a", "b", "c")]
     assert smaller_scripts(GROUPS, costs, -0.02) == []
+    assert smaller_scripts(GROUPS, {"a": 0.5, "c": 0.001}, 0.001) == [("a", "b", "d")]
+    of_equal = smaller_scripts(GROUPS, {"d": 0.0, "c": 0.0}, 0.001)
+    assert of_equal == [("a", "b"), ("a", "b", "d")], "the first by its name goes first"
 
 
 def test_what_may_go_is_told_by_the_most_that_leaving_it_out_may_cost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kept_line: Callable[[str], None],
 ) -> None:
     """An interval from -0.0004 says that leaving out costs at most that; where there is none, nothing is known."""
     names = split_in(tmp_path, monkeypatch)
@@ -77,6 +84,10 @@ def test_what_may_go_is_told_by_the_most_that_leaving_it_out_may_cost(
     told = json.loads(capsys.readouterr().out)["prune"]
     costs = {group["group"]: group["at_most"] for group in told["groups"]}
     assert costs == dict(zip(names, (-low for low in lows if low is not None), strict=True))
+    lows[:2] = [-0.001, 0.25]
+    assert ablate("split", "--prune", "parts", "--margin", "0.001") == 0
+    said = capsys.readouterr().out.replace(str(tmp_path), "FOLDER")
+    kept_line(f"{said}\n{Path('parts/prune.yaml').read_text()}")
     explored.plan.arms.append(SimpleNamespace(changes=("merged",)))
     capsys.readouterr()
     assert ablate("split", "--prune", "parts", "--margin", "0.001") == 2
@@ -109,6 +120,7 @@ def test_pruning_asks_for_a_margin_and_for_runs(
     for words, message in (
         (("--prune", "parts"), "needs --margin"),
         (("--prune", "parts", "--margin", "-1"), "needs --margin, a number above 0"),
+        (("--prune", "parts", "--margin", "0"), "needs --margin, a number above 0"),
         (("--prune", "parts", "--margin", "nan"), "needs --margin, a number above 0"),
         (("--prune", "parts", "--margin", "inf"), "needs --margin, a number above 0"),
         (("--check", "parts", "--margin", "0.1"), "--margin: goes with --prune DIR"),

@@ -6,6 +6,8 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -80,9 +82,11 @@ def test_a_need_in_one_direction_names_the_atom_that_is_lacking() -> None:
     ]
 
 
-@pytest.mark.parametrize("limit", [MOST_TRIES, 0])
+@pytest.mark.parametrize(
+    ("limit", "is_found"), [(MOST_TRIES, True), (2, True), (1, False), (0, False)]
+)
 def test_of_a_need_with_several_atoms_those_that_are_lacking_are_named_unless_it_takes_long(
-    limit: int, monkeypatch: pytest.MonkeyPatch
+    limit: int, is_found: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name and what asks for it are one group, of which the name is what lacks."""
 
@@ -95,8 +99,8 @@ def test_of_a_need_with_several_atoms_those_that_are_lacking_are_named_unless_it
     found = smoked(old, f"k = make(3)\n{old.replace('0', '1')}other(k)\n", take)
     [need] = found.found
     assert (need.group, need.needs, need.reason) == ("use", ("k",), "TypeError: k")
-    assert need.atoms == ((0,) if limit else (0, 2))
-    assert ("(atom 0)" if limit else "(atoms 0, 2)") in in_words(need)
+    assert need.atoms == ((0,) if is_found else (0, 2))
+    assert ("(atom 0)" if is_found else "(atoms 0, 2)") in in_words(need)
 
 
 def test_a_neutral_part_without_which_the_baseline_fails_is_a_change() -> None:
@@ -232,6 +236,42 @@ def test_what_cannot_be_smoked_gets_a_line(
     assert len(lines) == 1
     assert said in lines[0]
     assert (folder / "changes.yaml").read_text() == before
+
+
+def test_a_smoke_has_the_variables_and_the_limits_that_are_asked_for_or_else_its_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Taker:
+        def __init__(self, **how: Any) -> None:
+            asked.append(how)
+            self.trainer, self.modules = how["trainer"], how["modules"]
+
+        def take(self, text: str) -> TwoSteps:
+            return TwoSteps(reason=None, steps=2, losses=(float(len(text)),))
+
+    free = SimpleNamespace(available=10 * 2**30)
+    monkeypatch.setattr("harness.foreign.smoke_steps.StepTaker", Taker)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
+    monkeypatch.setattr("harness.node.slots.find_gpus", lambda: ["3", "4"])
+    monkeypatch.setattr("harness.node.slots.find_cpus", lambda: 6)
+    assert ablate("split", "--smoke", folder) == 0
+    more = ("--smoke-env", "A=1", "--smoke-env", "B=x=y", "--smoke-limit", 7, "--smoke-memory", 2)
+    assert ablate("split", "--smoke", folder, *more) == 0
+    first, second = asked
+    assert first["limits"] == SmokeLimits(wall_s=600.0, memory_mib=8192.0)
+    assert second["limits"] == SmokeLimits(wall_s=7.0, memory_mib=2048.0)
+    assert first["slot"] == Slot(held=(), gpus=(), threads=6), "a run on no GPU sees none"
+    env = first["trainer"].env
+    assert second["trainer"].env == {**env, "A": "1", "B": "x=y"}
+    assert ablate("split", "--smoke", folder, "--smoke-env", "=1") == 2
+    content = yaml.safe_load((folder / "experiment.yaml").read_text())
+    content["trainer"]["gpus"] = 2
+    (folder / "experiment.yaml").write_text(yaml.safe_dump(content))
+    assert ablate("split", "--smoke", folder) == 0
+    assert asked[-1]["slot"] == Slot(held=("3",), gpus=("3",), threads=6)
+    assert asked[-1]["trainer"].gpus == 1, "one is enough for two steps"
 
 
 TRAINED = """\

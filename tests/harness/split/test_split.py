@@ -6,6 +6,8 @@ import random
 import shutil
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -15,6 +17,7 @@ from harness.split.arms import alone, atoms_on, measured, mended, without
 from harness.split.check import Checker
 from harness.split.folder import read_folder
 from harness.split.groups import Parts, reach, take_apart
+from harness.split.labels import class_of
 from harness.split.numbers import broken_assertions
 from harness.split.search import smallest
 from harness.split.source import decoded
@@ -116,6 +119,14 @@ def test_a_shared_definition_is_needed_by_both_and_is_no_arm() -> None:
     kinds = {group.kind for group in parts.groups}
     assert kinds == {"support", "learning"}
     assert [len(group.needs) for group in measured(parts.groups)] == [1, 1]
+
+
+def test_an_assertion_goes_with_its_own_definition_and_not_with_one_whose_name_goes_on() -> None:
+    old = "def f(x):\n    return x\n\ndef fast(x):\n    return x\n\nprint(f(2) + fast(3))\n"
+    new = old.replace("def f(x):\n", "def f(x):\n    assert x > 1\n")
+    new = new.replace("fast(x):\n    return x", "fast(x):\n    return x + 1")
+    assert len(apart(old, new).groups) == 2
+    assert len(apart(old, new.replace("    return x\n", "    return 2 * x\n")).groups) == 2
 
 
 def test_a_parameter_that_must_be_given_goes_with_its_argument() -> None:
@@ -580,15 +591,42 @@ def test_every_pair_of_groups_makes_the_script_that_both_patches_make(folder: Pa
     assert len(set(texts_of.values())) == len(texts_of)
 
 
-def test_a_script_that_settles_in_no_normal_form_is_refused() -> None:
+def test_a_script_that_settles_in_no_normal_form_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(UserError, match="is not UTF-8"):
         decoded(b"\xff\xfe", "OLD x.py")
     with pytest.raises(UserError, match=r"OLD x\.py: is larger than 4 MiB: name one script"):
         decoded(b"#" * (2**22 + 1), "OLD x.py")
+    with pytest.raises(UserError, match=r"OLD x\.py: has 20001 lines: at most 20000 are taken ap"):
+        decoded(b"#" * (2**22 - 20_000) + b"\n" * 20_000, "OLD x.py")
+    assert decoded(b"x = 1\n" + b"\n" * 19_998, "OLD x.py") == "x = 1\n"
     with pytest.raises(
         UserError, match=r"OLD x\.py: cannot be read as Python: .*: mend the script"
     ):
         decoded(b"x = " + b"-" * 100_000 + b"1\n", "OLD x.py")
+    assert decoded(b"x=1", "OLD x.py") == "x = 1\n"
+    monkeypatch.setattr("harness.split.source.SETTLES_IN", 1)
+    assert decoded(b"x = 1\n", "OLD x.py") == "x = 1\n"
+    with pytest.raises(UserError, match=r"^OLD x\.py: its normal form does not settle: simplify"):
+        decoded(b"x=1", "OLD x.py")
+
+
+def chain(n: int) -> str:
+    """An assertion on a name that stands for another one, and so on, the last for 7."""
+    names = "".join(f"a{i} = a{i + 1}\n" for i in range(1, n))
+    return f"{names}a{n} = 7\nassert a1 % 2 == 0\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "others", "kind"), [(5, 4, "data"), (5, 5, "learning"), (1, 0, "data")]
+)
+def test_a_group_is_of_the_kind_of_more_than_half_of_its_lines(
+    lines: int, others: int, kind: str
+) -> None:
+    of_kind: Any = SimpleNamespace(place="f", what="added: loader(1)", n_lines=lines)
+    of_none: Any = SimpleNamespace(place="f", what="added: x", n_lines=others)
+    assert class_of([of_kind, of_none]) == class_of([of_none, of_kind]) == kind
 
 
 @pytest.mark.parametrize(
@@ -596,6 +634,9 @@ def test_a_script_that_settles_in_no_normal_form_is_refused() -> None:
     [
         ("a = 7\nassert a % 2 == 0\n", True),
         ("a = 8\nassert a % 2 == 0\n", False),
+        *((chain(7), True), (chain(8), False)),  # of so many names what they come to is not told
+        ("a = 9223372036854775808\nassert a % 2 == 1\n", True),
+        ("a = 9223372036854775810\nassert a % 2 == 1\n", False),  # that times 2 is too large
         ("class C:\n    a: int = 7\n    b = 2\nassert args.a % C.b == 0\n", True),
         ("a, b = 7, 2\nassert a % (b * world) == 0\n", True),
         ("a = 7\na = 7\nassert a % 2 == 0\n", False),  # given twice: which one is not told
