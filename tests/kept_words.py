@@ -58,7 +58,22 @@ def logs(folder: Path) -> None:
     (folder / "logs" / arm / "cut.txt").write_text(log[: len(log) // 3])
 
 
-FOLDERS: Mapping[str, Callable[[Path], object]] = {"own": own, "logs": logs, **KINDS}
+def scripts(folder: Path) -> None:
+    """Two, and candidates for what the second was made from."""
+    (folder / "older").mkdir()
+    for side in ("old", "new"):
+        text = (Path(__file__).parent / "trainers" / f"parts_{side}.py").read_text()
+        (folder / f"{side}.py").write_text(text)
+        (folder / "older" / f"like_{side}.py").write_text(f"{text}\nprint(1)\n")
+    (folder / "older" / "broken.py").write_text("for x in\n")
+
+
+FOLDERS: Mapping[str, Callable[[Path], object]] = {
+    "own": own,
+    "logs": logs,
+    "scripts": scripts,
+    **KINDS,
+}
 ON = "--on 8xH100"
 COUNTED = "split --results . --accept-stale"
 # theme -> a folder, commands there one after the other
@@ -70,6 +85,16 @@ ASKED: Mapping[str, list[tuple[str, ...]]] = {
         ("unfinished", "compare split --results ."),
         ("confirmed", f"compare {COUNTED} --json"),
     ],
+    "paper": [
+        ("ladder", f"compare {COUNTED} --format latex", f"compare {COUNTED} --format csv"),
+        ("tokens", f"compare {COUNTED} --format csv"),
+        ("confirmed", f"compare {COUNTED} --format csv"),
+        (
+            "own",
+            "compare published/ladder --format csv",
+            "compare published/r09_ladder --format latex",
+        ),
+    ],
     "plan": [
         (
             "own",
@@ -78,6 +103,8 @@ ASKED: Mapping[str, list[tuple[str, ...]]] = {
             f"plan deltas/r08 {ON} --json",
             f"plan halving.yaml {ON} --price-node 20",
             f"plan without.yaml {ON}",
+            f"plan deltas/r46 claims/attn_gate nothing {ON}",
+            f"plan late_cooldown {ON} --set data.corpus=fineweb10B",
         )
     ],
     "records": [("own", "records", "records r18", "diff r18 r28", "diff r07 r08 --json")],
@@ -113,6 +140,27 @@ ASKED: Mapping[str, list[tuple[str, ...]]] = {
             "delete other --dry-run --runs --results .",
             "delete other --runs --results . --json",
             "status --results .",
+        ),
+        (
+            "unfinished",
+            "log 0e44 --results .",
+            "log 0e44 --results . --json",
+            "log 6c2f --results .",
+            "push there --results .",
+            "merge there --results other",
+            "clean trunks caches --results other",
+            "clean nothing --results other",
+            "rename split new --results . --json",
+        ),
+    ],
+    "split": [
+        (
+            "scripts",
+            "split old.py new.py -o parts --gpus-per-run 0",
+            "split --check parts --json",
+            "split old.py new.py -o parts",
+            "split new.py --parents older/like_old.py,older/like_new.py,older/broken.py,old.py -o p",
+            "plan parts/experiment.yaml",
         )
     ],
     "import": [

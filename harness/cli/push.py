@@ -56,7 +56,8 @@ def push(
     n_left = sender.finish()
     if n_left:
         why = f": {sender.error}" if sender.error else ""
-        print(f"{n_left} finished runs are not in {shown}{why}: {_command(name, results)}")
+        left = "1 finished run is" if n_left == 1 else f"{n_left} finished runs are"
+        print(f"{left} not in {shown}{why}: {_command(name, results)}")
         raise typer.Exit(1)
     print(f"{shown}: every finished run is there, {sender.n_sent} of them sent now")
 

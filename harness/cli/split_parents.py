@@ -7,6 +7,7 @@ from harness.cli.split_sides import candidates_of, code_of
 from harness.cli.table import print_table
 from harness.errors import UserError
 from harness.run.document import Content
+from harness.run.plural import plural
 
 if TYPE_CHECKING:
     from harness.cli.split_options import SplitOptions
@@ -80,10 +81,11 @@ def tell_parents(sides: Sides) -> None:
     if len(said) > NAMED_SKIPPED:
         print(f"skipped {len(said) - NAMED_SKIPPED} more")
     nearest = parents.nearest
+    changed = plural(nearest.lines, "changed line")
     if nearest.candidate == sides.old:
-        print(f"OLD is {sides.old}, the nearest: {nearest.lines} changed lines")
+        print(f"OLD is {sides.old}, the nearest: {changed}")
     else:
         print(
-            f"{nearest.candidate} is nearer than {sides.old}, with {nearest.lines} changed lines: "
+            f"{nearest.candidate} is nearer than {sides.old}, with {changed}: "
             f"ablate split {nearest.candidate} {sides.new}"
         )

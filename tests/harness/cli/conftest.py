@@ -1,6 +1,8 @@
 """Commands in this process, as a user calls them in an empty folder."""
 
+import builtins
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,3 +39,19 @@ def ablate(
         return Said(int(ended.value.code or 0), captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def said_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever is said in this test is there at once, also in a file or a pipe."""
+    late: list[tuple[object, ...]] = []
+    say = builtins.print
+
+    def noted(*values: object, flush: bool = False, **how: Any) -> None:
+        if not flush:
+            late.append(values)
+        say(*values, flush=flush, **how)
+
+    monkeypatch.setattr(builtins, "print", noted)
+    yield
+    assert late == []

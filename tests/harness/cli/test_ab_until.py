@@ -76,6 +76,7 @@ def decisions(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], list[str]]:
     return said, statuses
 
 
+@pytest.mark.usefixtures("said_at_once")
 @pytest.mark.parametrize("json", [False, True])
 def test_blocks_are_added_while_it_is_open_and_each_is_told(
     json: bool,
@@ -125,6 +126,7 @@ def test_what_a_call_took_has_a_price_where_an_hour_has_one(until: Until) -> Non
     assert (until.spent(runs).hours, until.spent(runs).price) == (2.0, 5.0)
 
 
+@pytest.mark.usefixtures("said_at_once")
 @pytest.mark.parametrize(
     ("loss", "status", "n_borrowed"),
     [(1.0, "finished", 5), (None, "diverged", 0), (1.0, "diverged", 0), (None, None, 0)],

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from harness.cli.ab_experiment import trainer_of
+from harness.cli.ab_experiment import ab_experiment, trainer_of
 from harness.cli.ab_options import AbOptions
 from harness.cli.ab_sides import Side
 from harness.cli.lookup import keep_if_writable, load_for_report, read_experiment, read_foreign
 from harness.errors import UserError
+from harness.run.foreign import TrainerLimits
 from harness.run.plan import Plan
 from harness.store.plans import read_plan, save_plan
+from reports.inputs.experiment import Experiment
+from reports.inputs.load import load
 from tests.foreign_bench import CPU, ablate, bench, write
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment
@@ -74,6 +77,14 @@ def test_what_is_not_sound_is_said_once_where_every_file_is_looked_at(
     for verify, said in ((False, []), (True, ["a is cut", "b"])):
         assert len(load_for_report("split", results, plan=plan, verify=verify).runs) == 4
         assert capsys.readouterr().err.splitlines() == said
+
+    def with_damage(*named: str, **how: Any) -> Experiment:
+        assert how == {"results": results, "accept_stale": True, "verify": False}
+        return replace(load(*named, **how), unsound=("c is left out", "d is left out"))
+
+    monkeypatch.setattr("reports.inputs.load.load", with_damage)
+    load_for_report("split", results, plan=plan, accept_stale=True)
+    assert capsys.readouterr().err == "c is left out\nd is left out\n"
 
     def mixed(*_: object, **__: object) -> None:
         raise ValueError("mixes runs")
@@ -137,3 +148,26 @@ def test_a_script_runs_in_the_environment_that_is_named(of: str, folder: Path) -
     asked = {"gpus_per_run": 0}
     spec = trainer_of(Side.of("old.py"), AbOptions(old="old.py", new=["new.py"], **asked))
     assert spec.environment == {}
+
+
+def test_scripts_are_compared_as_the_options_of_ab_say(folder: Path) -> None:
+    asked = AbOptions(old="old.py", new=["new.py"], gpus_per_run=0, command="python {script}")
+    e = ab_experiment(asked)
+    assert (e.name, e.question) == ("ab-old-new", "Is new better than old?")
+    assert [(arm.name, arm.changes) for arm in e.arms] == [("old", ()), ("new", ("new",))]
+    assert e.target is not None and e.target.val_loss == 3.28
+    assert (e.primary, e.margin, e.confirm, e.seeds) == ("val_loss", None, False, ())
+    assert e.limits == TrainerLimits(wall_s=None, silence_s=3600.0, retries=0, output_mib=1024.0)
+    for name in ("c d.py", f"{'n' * 120}.py"):
+        Path(name).write_text(Path("new.py").read_text())
+    limits = {"wall_limit": 9.0, "silence_limit": 8.0, "retries": 2, "output_limit": 7.0}
+    own = {"metric": ["acc: ([0-9.]+)"], "margin": 0.5, **limits}
+    more = ab_experiment(replace(asked, new=["new.py", "c d.py"], **own))
+    assert (more.name, more.primary, more.margin) == ("ab-old-new-c-d", "acc", 0.5)
+    assert more.question == "Which of new, c d is better than old?"
+    assert [arm.changes for arm in more.arms] == [(), ("new",), ("c d",)]
+    assert more.target is None, "of a loss alone"
+    assert more.limits == TrainerLimits(wall_s=9.0, silence_s=8.0, retries=2, output_mib=7.0)
+    long = replace(asked, new=[f"{'n' * 120}.py"])
+    assert ab_experiment(long).name == "ab-old-".ljust(100, "n")
+    assert ab_experiment(replace(long, experiment="x")).name == "x"

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from harness.cli import bench
-from harness.cli.machines import Machine, StepTime, known_on, makespan, save_step, saved_steps
+from harness.cli.machines import (
+    Machine,
+    StepTime,
+    cost_on,
+    known_on,
+    makespan,
+    save_step,
+    saved_steps,
+)
+from harness.errors import UserError
 from harness.experiment.experiment import load_experiment
 from harness.experiment.plan import plan_runs
 from reports.analysis.assumptions import nearest_known, published_step_ms
@@ -123,6 +132,34 @@ def test_a_saved_step_prices_runs_side_by_side_of_its_own_kind_alone(told: Any) 
 )
 def test_a_run_is_not_shorter_on_more_gpus_than_it_uses(runs: list[float], hours: float) -> None:
     assert makespan(runs, at_once=2) == hours
+
+
+def test_trunks_end_before_what_goes_on_from_them_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at a time: the trunk alone for 100 h, then 30 h beside 20 h, then 20 h."""
+
+    def run(hours: int) -> Any:
+        spec = SimpleNamespace(world_size=1, own_steps=3600 * hours, alone=False)
+        return SimpleNamespace(spec=spec)
+
+    runs = [run(hours) for hours in (30, 20, 20)]
+    step: Any = StepTime(machine="", preset="", scale="", vocabulary=1, step_ms=1e3, source="x")
+    monkeypatch.setattr("harness.run.spec.trunks_of", lambda planned: [run(100)])
+    monkeypatch.setattr("harness.run.spec.is_exclusive", lambda spec: spec.alone)
+    monkeypatch.setattr("harness.experiment.cost.training_tokens", lambda spec: 500_000)
+    monkeypatch.setattr("harness.cli.machines.step_time", lambda *_: step)
+    e: Any = None
+    cost = cost_on(Machine.of("2xH100", None), e, runs, tmp_path)
+    assert (cost.runs, cost.tokens, cost.wall_hours, cost.gpu_hours) == (3, 2_000_000, 140, 280)
+    assert cost.words.startswith(
+        "on 2xH100: 3 runs, 2.0M training tokens, about 140.00 h of it, 28"
+    )
+    runs[0].spec.alone = True
+    assert cost_on(Machine.of("2xH100", None), e, runs, tmp_path).wall_hours == 100 + 30 + 20
+    runs[0].spec.world_size = 3
+    with pytest.raises(UserError, match=r"^--on 2xH100: a run takes 3 GPUs: --gpus-per-run 2$"):
+        cost_on(Machine.of("2xH100", None), e, runs, tmp_path)
 
 
 def test_hours_and_prices_have_their_unit(capsys: pytest.CaptureFixture[str]) -> None:

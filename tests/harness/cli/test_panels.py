@@ -1,5 +1,6 @@
 """`ablate --help`: every command once, under its subject, in the order in which a user meets them."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -11,6 +12,27 @@ from harness.cli import app
 from harness.cli.panels import PANELS, PanelGroup
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
+
+
+def options_of(group: typer.Typer, before: str = "") -> dict[str, str]:
+    """What every command takes where nobody asks, by what a user types, those of groups too."""
+    found = {}
+    for info in group.registered_commands:
+        said = []
+        for name, parameter in inspect.signature(info.callback).parameters.items():
+            given = "!" if parameter.default is parameter.empty else f"={parameter.default!r}"
+            [told, *_] = getattr(parameter.annotation, "__metadata__", [None])
+            least = getattr(told, "min", None)
+            said.append(f"{name}{given}" + (f" from {least}" if least is not None else ""))
+        name = info.name or info.callback.__name__.replace("_", "-")
+        found[f"{before}{name}"] = ", ".join(said)
+    for inner in group.registered_groups:
+        name = inner.name or inner.typer_instance.info.name
+        found |= options_of(inner.typer_instance, f"{name} ")
+    return found
+
+
+OPTIONS = options_of(app)
 
 
 def help_text(capsys) -> str:
@@ -61,3 +83,8 @@ def test_a_command_that_stands_in_no_panel_comes_last() -> None:
     names = ("zzz", "report", "run", "data", "aaa")
     group.commands = dict.fromkeys(names)
     assert group.list_commands(None) == ["run", "report", "data", "zzz", "aaa"]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_what_nobody_asks_a_command_for_is_what_it_was(name, kept_line):
+    kept_line(OPTIONS[name])

@@ -6,13 +6,25 @@ from pathlib import Path
 import pytest
 
 from harness.cli.log import Membership
-from harness.cli.rerun import again_in, check_source, check_trust, check_versions, compared, spec_of
+from harness.cli.rerun import (
+    again_in,
+    check_source,
+    check_trust,
+    check_versions,
+    compared,
+    note_replaced,
+    plugins_of,
+    spec_of,
+)
 from harness.errors import UserError
 from harness.provenance.interpreters import lock_of
 from harness.provenance.source import source_of
 from harness.run.guarded import RefusedFileError
+from harness.run.ledger import read_ledger
+from harness.run.plan import Plan, PlanArm, PlanRun
 from harness.run.results import Result
 from harness.store.errors import ResultsError
+from harness.store.plans import save_plan
 from harness.store.store import Store
 from tests.one_run import SPEC, claimed, finish
 
@@ -130,3 +142,25 @@ def test_a_folder_of_repetitions_that_is_none_is_refused(tmp_path: Path) -> None
     (store.root / "reruns").symlink_to(tmp_path)
     with pytest.raises(ResultsError, match="links in a results folder are not followed"):
         again_in(store, RUN, aside=True, replace=False)
+
+
+def test_what_a_replaced_run_had_shown_stays_in_the_ledger(tmp_path: Path) -> None:
+    store = Store.create(tmp_path)
+    finish(claimed(store))
+    runs = [
+        PlanRun(arm="a", seed=3, replicate=0, budget=10, role="loss", block=0, run_id=run_id)
+        for run_id in (RUN, "another")
+    ]
+    arms = (PlanArm(name="a", of="a"),)
+    save_plan(tmp_path, Plan(name="x", baseline="a", arms=arms, runs=tuple(runs)))
+    both = [Membership(experiment=name, arm="a", plugins=()) for name in ("gone", "x")]
+    note_replaced(tmp_path, RUN, both)
+    ledger = read_ledger(tmp_path)
+    [look] = ledger.looks
+    assert (look.experiment, look.by, look.results[0].val_loss) == ("x", "rerun", 1.5)
+    assert [*ledger.gone] == [RUN] and ledger.gone[RUN].startswith("rerun --replace")
+
+
+def test_plug_ins_of_a_run_are_those_of_its_first_experiment(tmp_path: Path) -> None:
+    of = [Membership(experiment=name, arm="a", plugins=(f"{name}.py",)) for name in ("x", "y")]
+    assert plugins_of(SPEC, of) == [Path("x.py")]

@@ -1,6 +1,7 @@
 """`ablate run` where it only tells: the plan of --dry-run, the scripts of --print-script, what would cost too much."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,3 +83,28 @@ def test_scripts_are_printed_of_the_runs_that_have_no_result_and_nothing_is_sent
     names = [asked[0] for asked in queue]
     assert done not in names and other in names
     assert not Path("results").exists()
+
+
+@pytest.mark.parametrize(("file", "name"), [("own.yaml", "fake"), ("foreign.yaml", "foreign")])
+def test_runs_begin_once_trackers_are_told_of_them_and_what_sends_them_goes(
+    file: str, name: str, folder: Path, ablate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[Any] = []
+
+    @contextmanager
+    def sending(place: str, results: Path) -> Iterator[None]:
+        happened.append(("sent to", place, results))
+        yield
+        happened.append("sent")
+
+    monkeypatch.setattr("harness.cli.run.asked_trackers", lambda named: [*named, "another"])
+    monkeypatch.setattr("harness.cli.run.track_beside", lambda *told: happened.append(told))
+    monkeypatch.setattr("harness.cli.run.sending", sending)
+    for made in ("run_parts", "run_foreign_experiment"):
+        monkeypatch.setattr(f"harness.cli.run.{made}", lambda *_: happened.append("runs"))
+    assert ablate("run", file, "--log-to", "mlflow", "--push", "there").code == 0
+    assert happened == [
+        (["mlflow", "another"], name, Path("results")),
+        *(("sent to", "there", Path("results")), "runs", "sent"),
+    ]
+    assert (folder / "there" / "runs").is_dir(), "a place that can be written"

@@ -31,7 +31,7 @@ from harness.config.run import plain_value, toggles
 from harness.errors import UserError
 from harness.run.foreign import TrainerSpec
 from harness.run.plan import Plan, PlanArm, SeedsRule
-from harness.runner.executor import Summary
+from harness.runner.executor import ExecutorOptions, Summary
 from harness.store.plans import save_plan
 from harness.store.store import Store
 from reports.stats.sequential import Continue
@@ -106,6 +106,21 @@ def test_without_ray_its_executor_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("harness.cli.executors.find_spec", lambda name: name == "ray" or None)
     assert ray.device(options) == "cuda at auto"
     assert cast("Any", ray.make([], Store(Path("r")), options)) == Path("r")
+
+
+def test_without_slurm_no_job_is_made_and_no_script_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    slurm, options = EXECUTORS["slurm"], ExecutorOptions(experiment="x")
+    for ask in (
+        lambda: slurm.make([], Store(tmp_path), options),
+        lambda: slurm.scripts([], tmp_path, options),
+    ):
+        with pytest.raises(UserError, match=r"^--executor slurm: no sbatch here: run this on a"):
+            ask()
+    asked: Any = SimpleNamespace(cluster=SimpleNamespace(device="cuda"))
+    assert slurm.device(asked) == "cuda" and slurm.device(options) is None
 
 
 def test_what_is_not_sent_elsewhere_has_no_scripts_and_no_jobs() -> None:
@@ -378,6 +393,7 @@ def test_arms_off_the_axes_are_confirmed_by_their_names() -> None:
 # ---------------------------------------------------------------- which seeds follow
 
 
+@pytest.mark.usefixtures("said_at_once")
 @pytest.mark.parametrize(
     ("asked", "most", "expected"), [(4, 99, 4), (4, 5, 2), (4, 3, 0), (4, 2, 0)]
 )
@@ -417,6 +433,7 @@ class Part:
     arms: Any = ()
 
 
+@pytest.mark.usefixtures("said_at_once")
 def test_a_part_is_followed_by_the_next_one_or_by_more_seeds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

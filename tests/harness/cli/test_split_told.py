@@ -141,6 +141,8 @@ def test_candidates_are_scripts_of_folders_and_files_and_what_cannot_be_read_is_
     many = ",".join(f"r{n}" for n in range(MOST_CANDIDATES + 1))
     with pytest.raises(UserError, match=f"names 501 candidates: at most {MOST_CANDIDATES}"):
         candidates_of(SplitOptions(parents=[many]))
+    as_many_as_may_be = ["new.py"] * MOST_CANDIDATES
+    assert [*candidates_of(SplitOptions(parents=as_many_as_may_be))[0]] == ["new.py"]
 
 
 def test_the_nearest_candidate_is_old_where_nothing_else_is_named(

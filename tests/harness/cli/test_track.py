@@ -140,7 +140,7 @@ def test_who_follows_by_hand_looks_until_every_run_has_ended(
     monkeypatch.setattr(Follower, "look", lambda _: complete.pop())
     monkeypatch.setattr(track.time, "sleep", slept.append)
     assert ablate("track", "split", "--to", "mlflow", "--follow") == 0
-    assert (complete, slept) == ([], [track.LOOK_S] * 2)
+    assert (complete, slept) == ([], [5.0] * 2)
     assert capsys.readouterr().out == "mlflow: 0 rows told: here\n"
     complete[:] = [False]
     assert ablate("track", "split", "--to", "mlflow") == 0, "one look without --follow"
@@ -171,6 +171,7 @@ def matrix(folder: Path, **environment: str) -> Matrix:
     return made
 
 
+@pytest.mark.usefixtures("said_at_once")
 def test_a_tracker_is_started_before_there_is_a_results_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

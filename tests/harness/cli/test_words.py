@@ -20,6 +20,7 @@ from harness.cli import complete as complete_module
 from harness.cli import data as data_command
 from harness.cli import log
 from harness.cli import progress as progress_module
+from harness.cli import push as push_command
 from harness.cli import status as status_module
 from harness.cli.bench import line, print_measured
 from harness.cli.complete import finish, page_of, say_bits, say_failures, say_stale
@@ -36,12 +37,15 @@ from harness.errors import StoppedError, UserError
 from harness.foreign.imports import Imported
 from harness.push.errors import PushError
 from harness.run.plan import Plan, PlanCorpus, PlanRun
+from harness.run.retired import Retired, note_retired
 from harness.runner.executor import ExecutorOptions, Summary
 from harness.store.merge import Merged
 from harness.store.plans import save_plan
 from harness.store.state import RunState
 from harness.store.store import Store
 from harness.store.verified import VerifiedResults
+from tests.report_arms import LADDER
+from tests.report_fixtures import write_experiment
 
 # ---------------------------------------------------------------- tables
 
@@ -126,6 +130,7 @@ class Clock:
         monkeypatch.setattr(progress_module, "time", told)
 
 
+@pytest.mark.usefixtures("said_at_once")
 def test_every_run_that_ends_is_a_line_with_the_time_that_is_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +165,7 @@ def test_where_all_runs_may_wait_there_is_one_lane(monkeypatch: pytest.MonkeyPat
         assert display.pace.lanes == lanes
 
 
+@pytest.mark.usefixtures("said_at_once")
 def test_the_live_line_says_where_every_run_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -346,6 +352,20 @@ def test_a_call_ends_with_how_it_went_and_its_answer_and_its_page(
         assert lines == [f"split: {said}", *["answer of split", "report: page.html"] * report]
 
 
+def test_an_answer_begins_with_what_was_asked_again_and_ends_with_what_follows(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kept_line: Callable[[str], None],
+) -> None:
+    write_experiment(tmp_path, arms=LADDER[:3], n_seeds=3, n_points=3)
+    again = SimpleNamespace(sentence="Asked again on 4 fresh seeds since (x): yes.")
+    monkeypatch.setattr("reports.page.confirmed.asked_again", lambda loaded, confirmed: [again])
+    complete_module.say_answer("split", Store(tmp_path))
+    kept_line(capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("said_at_once")
 def test_a_damaged_result_is_told_and_its_run_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -444,6 +464,32 @@ def test_a_page_is_written_anew_where_what_it_shows_is_newer(
         os.utime(path, (99, 99))
 
 
+def test_a_page_after_a_run_is_of_the_present_code_and_looks_at_no_file_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import harness.cli.report
+
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    def load(name: str, **how: Any) -> Any:
+        asked.append((name, how))
+        return SimpleNamespace(name=name, plan=SimpleNamespace(grid=None))
+
+    def write(loaded: Any, results: Path, out: Path | None) -> Path:
+        assert (results, [e.name for e in loaded]) == (tmp_path, [*"ab"])
+        return out or Path("beside its plan")
+
+    monkeypatch.setattr(harness.cli.report, "load_for_report", load)
+    monkeypatch.setattr(harness.cli.report, "write_loaded", write)
+    write_page = harness.cli.report.write_page
+    assert write_page([*"ab"], tmp_path) == Path("beside its plan")
+    how = {"results": tmp_path, "accept_stale": False, "verify": False, "look": "report"}
+    assert asked == [("a", how), ("b", how)]
+    there = tmp_path / "page.html"
+    assert write_page([*"ab"], tmp_path, out=there, accept_stale=True) == there
+    assert asked[-1] == ("b", how | {"accept_stale": True})
+
+
 # ---------------------------------------------------------------- status
 
 
@@ -501,6 +547,7 @@ class Looked:
         monkeypatch.setattr(status_module.time, "sleep", self.slept.append)
 
 
+@pytest.mark.usefixtures("said_at_once")
 def test_who_watches_looks_again_until_nothing_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -543,6 +590,58 @@ def test_what_was_never_launched_cannot_be_cancelled(
     assert str(refused.value) == (
         f"experiment 'x' was never launched in {tmp_path}: nothing to cancel"
     )
+
+
+@pytest.mark.parametrize(
+    ("going", "jobs", "code", "said"),
+    [
+        ([0], 0, 0, "x: stopped: 1 finished"),
+        ([2, 1, 0], 3, 0, "3 jobs taken out of the queue\nx: stopped: 1 finished"),
+        ([1] * 9, 0, 1, "x: 1 run not stopped yet: 1 finished"),
+    ],
+)
+def test_who_cancels_waits_a_minute_for_what_goes_on(
+    going: list[int],
+    jobs: int,
+    code: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan, waited = Plan(name="x"), [0.0]
+    save_plan(tmp_path, plan)
+
+    def sleep(seconds: float) -> None:
+        assert seconds == 0.5
+        waited.append(10.0)
+
+    monkeypatch.setattr(status_module, "plan_of", lambda name, results: plan)
+    monkeypatch.setattr("harness.cli.executors.cancel_everywhere", lambda results, name: jobs)
+    monkeypatch.setattr(status_module, "count_running", lambda name, results: going.pop(0))
+    monkeypatch.setattr(status_module, "state_rows", lambda *_: [state("finished")])
+    clock = SimpleNamespace(monotonic=lambda: sum(waited), sleep=sleep)
+    monkeypatch.setattr(status_module, "time", clock)
+    with pytest.raises(typer.Exit) as ended:
+        status_module.cancel("x.yaml", results=tmp_path)
+    assert ended.value.exit_code == code
+    assert capsys.readouterr().out == f"{said}\n"
+    assert len(going) == (2 if code else 0), "six looks, ten seconds apart"
+
+
+def test_a_place_that_was_given_no_more_runs_is_told_below_the_table_of_its_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "experiments" / "x"
+    folder.mkdir(parents=True)
+    retired = Retired(at="2026-01-05T08:00:00", place="GPU 3 of node", n_failed=2, reason="ECC")
+    note_retired(folder, retired)
+    monkeypatch.setattr(status_module, "plan_of", lambda name, results: Plan(name="x"))
+    monkeypatch.setattr(status_module, "state_rows", lambda *_: [])
+    status_module.status("x.yaml", every=1.0, results=tmp_path)
+    assert capsys.readouterr().out.splitlines()[-2:] == ["no runs", retired.words]
+    status_module.status(None, every=1.0, results=tmp_path)
+    assert capsys.readouterr().out.splitlines() == ["no runs"]
 
 
 # ---------------------------------------------------------------- log, import, push, merge
@@ -638,6 +737,7 @@ class Sender:
         self.is_killed = True
 
 
+@pytest.mark.usefixtures("said_at_once")
 @pytest.mark.parametrize(
     ("words", "last", "is_killed"),
     [
@@ -664,10 +764,78 @@ def test_what_is_left_is_sent_at_the_end_unless_that_is_interrupted(
     assert (first, sender.is_killed) == ("finished runs are sent to box:x", is_killed)
     waits = ["what is left is sent to box:x; Ctrl-C leaves it here"] * (len(words) - 1)
     assert rest == waits + ([last.format(tmp_path)] if last else [])
-    assert sender.waited[0] is not None and sender.waited[1:] == [None] * (len(words) - 1)
+    assert sender.waited[0] == 3.0 and sender.waited[1:] == [None] * (len(words) - 1)
     with sending(None, tmp_path):
         pass
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("left", "error", "code", "said"),
+    [
+        (0, "", 0, "there: every finished run is there, 5 of them sent now"),
+        (2, "no route", 1, "2 finished runs are not in there: no route: `ablate push there {}`"),
+        (3, "", 1, "3 finished runs are not in there: `ablate push there {}`"),
+    ],
+)
+@pytest.mark.parametrize("ends", ["what it asks on", "its caller"])
+def test_who_sends_beside_a_call_looks_until_that_has_ended_and_then_sends_what_is_left(
+    left: int,
+    error: str,
+    code: int,
+    said: str,
+    ends: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    happened: list[str] = []
+
+    class Sending:
+        n_sent = 5
+
+        def __init__(self, results: Path, place: Any, name: str, say: Any) -> None:
+            self.error = error
+            happened.append(name)
+
+        def look(self) -> None:
+            happened.append("looks")
+
+        def finish(self) -> int:
+            happened.append("finishes")
+            return left
+
+    callers = [7, 7, 7 if ends == "what it asks on" else 1]
+    asked: list[list[Any]] = [[], [], [1] if ends == "what it asks on" else []]
+
+    def select(read: Any, write: Any, other: Any, timeout: float) -> tuple[list[Any], Any, Any]:
+        assert timeout == 0.1
+        return asked.pop(0), [], []
+
+    def connect(place: Any) -> None:
+        happened.append("connects")
+
+    (tmp_path / "runs").mkdir()
+    monkeypatch.setattr("harness.push.send.Sender", Sending)
+    monkeypatch.setattr("harness.push.folder.FolderPlace.connect", connect)
+    monkeypatch.setattr(push_command, "select", SimpleNamespace(select=select))
+    monkeypatch.setattr(push_command.os, "getppid", lambda: callers.pop(0))
+    with suppress(typer.Exit):
+        push_command.push("there", results=tmp_path, caller=7)
+        assert code == 0
+    looks = ["looks"] * 2
+    assert happened == ["there", "connects", *looks, "finishes"]
+    words = f"--results {tmp_path}"
+    expected = f"{said.format(words)} sends them" if left else said
+    assert capsys.readouterr().out == f"{expected}\n"
+    happened.clear()
+    monkeypatch.chdir(tmp_path)
+    with suppress(typer.Exit):
+        push_command.push("there", results=tmp_path)
+        assert code == 0
+    assert happened == ["there", "finishes"], "who is asked by hand sends once"
+    with pytest.raises(UserError, match="nothing: no runs here; name another with --results"):
+        push_command.push("there", results=tmp_path / "nothing")
 
 
 def test_a_page_is_watched_by_every_file_of_the_runs_that_are_planned(tmp_path: Path) -> None:
@@ -716,6 +884,7 @@ class Terminal(io.StringIO):
         return self.is_one
 
 
+@pytest.mark.usefixtures("said_at_once")
 def test_percent_is_told_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for is_one, said in ((True, "\r 33 %\r100 %\n"), (False, "")):
         err = Terminal(is_one)
@@ -725,6 +894,7 @@ def test_percent_is_told_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) ->
         assert err.getvalue() == said
 
 
+@pytest.mark.usefixtures("said_at_once")
 @pytest.mark.parametrize(
     ("stale", "words"), [([], ""), (["a", "b"], "2 runs are of other code; they are run again\n")]
 )

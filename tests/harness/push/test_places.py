@@ -1,15 +1,18 @@
 """Places where runs are sent: what is there is whole, what is there stays, what cannot be reached is one line."""
 
+import fcntl
 import shutil
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from harness.cli.push import bring_in
 from harness.errors import UserError
+from harness.push.alone import alone
 from harness.push.errors import PushError
 from harness.push.folder import FolderPlace
 from harness.push.place import Destination, is_elsewhere, opened, place_of
@@ -17,6 +20,7 @@ from harness.push.remote import RemotePlace
 from harness.push.send import LAST_TRIES, Sender
 from harness.push.ssh import SshFiles
 from harness.push.url import UrlFiles
+from harness.run.guarded import RefusedFileError
 from harness.run.ledger import add_rows
 from harness.run.results import read_result
 from harness.store.merge import Merged, what_is_wrong
@@ -289,6 +293,51 @@ def test_what_fails_is_tried_again_ever_later_and_said_once(tmp_path: Path) -> N
     assert lines == ["there: no route to it: runs go on, sending is tried again"]
 
 
+def test_a_place_that_stays_away_is_tried_once_a_minute_at_least_and_forgiven_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = Store.create(tmp_path / "here"), FolderPlace(tmp_path / "there")
+    clock, tries, n_fails = [0.0], list[float](), [7]
+
+    def runs() -> set[str]:
+        tries.append(clock[0])
+        if n_fails[0]:
+            n_fails[0] -= 1
+            raise PushError("no route to it")
+        return set()
+
+    monkeypatch.setattr(there, "runs", runs)
+    there.open()
+    sender = Sender(here.root, there, "there", lambda line: None, clock=lambda: clock[0])
+    for second in range(200):
+        clock[0] = float(second)
+        sender.look()
+    assert tries == [0.0, 2.0, 6.0, 14.0, 30.0, 62.0, 122.0, 182.0]
+    assert sender.n_failures == 0
+
+
+def test_many_runs_go_in_messages_of_twenty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = Store.create(tmp_path / "here"), FolderPlace(tmp_path / "there")
+    there.open()
+    for n in range(41):
+        (here.runs / f"run{n:02}").mkdir()
+        (here.runs / f"run{n:02}" / "result.json").touch()
+    messages: list[list[str]] = []
+
+    def send(store: Store, run_ids: Sequence[str]) -> Merged:
+        messages.append([*run_ids])
+        return Merged(copied=[*run_ids[1:]], here=[*run_ids[:1]])
+
+    monkeypatch.setattr(there, "send", send)
+    sender = Sender(here.root, there, "there", lambda line: None)
+    sender.look()
+    assert [len(message) for message in messages] == [20, 20, 1]
+    assert [name for message in messages for name in message] == sorted(of(here))
+    assert (sender.n_sent, sender.finish()) == (38, 0), "three were there, by somebody else"
+
+
 def test_what_is_left_at_the_end_is_counted(tmp_path: Path) -> None:
     here, there = made(tmp_path / "here"), Unreliable(tmp_path / "there")
     there.open()
@@ -411,6 +460,99 @@ def test_a_run_at_which_somebody_works_there_is_told_and_what_was_looked_at_goes
     RemotePlace(box).send_plans(store)
     assert "experiments/fake/experiment.json" in box.taken
     assert box.taken[-1] == "ledger.jsonl"
+
+
+def test_code_that_was_sent_is_not_sent_again(tmp_path: Path) -> None:
+    store, box = made(tmp_path / "here", 1), Box()
+    place = RemotePlace(box)
+    one, other = sorted(of(store))
+    place.send(store, [one])
+    assert {name.split("/")[0] for name in box.taken} == {"code", "environments"}
+    box.taken.clear()
+    place.send(store, [other])
+    assert box.taken == []
+
+
+def test_what_lies_there_under_no_name_of_ours_does_not_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that leads elsewhere, a file that is hidden, one of a run that is here."""
+    there = {
+        "runs/*/result.json": ["runs/new/result.json", "runs/here/result.json", "runs/-x/a.json"],
+        "experiments/*/experiment.json": ["experiments/x/experiment.json", "experiments/../a.json"],
+        "runs/*/*": ["runs/new/log.txt", "runs/new/.part", "runs/here/log.txt", "runs/-x/log.txt"],
+    }
+    box, came = Box(), list[str]()
+    monkeypatch.setattr(box, "fitting", lambda *asked: [n for a in asked for n in there.get(a, ())])
+    monkeypatch.setattr(box, "get", lambda names, into: came.extend(names))
+    back = Store.create(tmp_path / "back")
+    back.directory("here").mkdir()
+    (back.directory("here") / "result.json").touch()
+    place = RemotePlace(box)
+    assert place.runs() == {"new", "here"}
+    place.bring(back)
+    assert came == ["experiments/x/experiment.json", "runs/new/log.txt"]
+
+
+def test_one_process_at_a_time_is_between_a_folder_and_a_place(tmp_path: Path) -> None:
+    store = Store.create(tmp_path)
+    with alone(store, "box"), alone(store, "another"):
+        locks = sorted((tmp_path / "cache").glob("push-*.lock"))
+        for lock in locks:
+            with lock.open("ab") as file, pytest.raises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert len(locks) == 2
+    with locks[0].open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_what_comes_is_not_put_through_a_link(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "here")
+    (store.root / "cache").symlink_to(tmp_path)
+    place = RemotePlace(Box())
+    for act in (place.bring, place.send_plans):
+        with pytest.raises(RefusedFileError, match="links in a results folder are not followed"):
+            act(store)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here"]
+
+
+def test_a_url_that_a_client_does_not_take_is_one_line_with_what_it_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(UserError, match=r"^github://bucket: TypeError: "):
+        UrlFiles("github://bucket")
+    monkeypatch.setattr("harness.push.url.fsspec", None)
+    with pytest.raises(UserError, match=r"^s3://bucket: fsspec is not installed: pip install '"):
+        UrlFiles("s3://bucket")
+
+
+@pytest.mark.parametrize(("said", "told"), [("no\x1b key\nat all", r"no\x1b key"), ("", "")])
+def test_what_a_client_raises_is_one_line(
+    said: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = UrlFiles(url())
+
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(files, "system", SimpleNamespace(invalidate_cache=fails))
+    with pytest.raises(PushError) as error:
+        RemotePlace(files).runs()
+    assert str(error.value) == f"RuntimeError: {told}"
+
+
+def test_no_file_of_a_run_with_a_result_in_a_bucket_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, files = made(tmp_path / "here", 1), UrlFiles(url())
+    there, (one, other) = RemotePlace(files), sorted(of(here))
+    there.open()
+    there.send(here, [one])
+    sent_to: list[str] = []
+    send = files.send
+    monkeypatch.setattr(files, "send", lambda file, to: sent_to.append(to) or send(file, to))
+    assert there.send(here, [one, other]).copied == [one, other]
+    assert {to.split("/runs/")[1].split("/")[0] for to in sent_to if "/runs/" in to} == {other}
 
 
 def test_a_link_in_the_place_of_a_folder_of_runs_is_one_line(tmp_path: Path) -> None:

@@ -19,11 +19,12 @@ exec sh -c "$2"
 """
 RSYNC = """#!/bin/sh
 if [ "$1" = --version ]; then exit 0; fi
+echo "$@" >>{log}
 for argument; do from=$place; place=$argument; done
-from=${from#box:}; place=${place#box:}
-tr '\\0' '\\n' | { while read -r name || [ -n "$name" ]; do
+from=${{from#box:}}; place=${{place#box:}}
+tr '\\0' '\\n' | {{ while read -r name || [ -n "$name" ]; do
   mkdir -p "$place$(dirname "$name")" && cp "$from$name" "$place$name" || exit 1
-done; }
+done; }}
 """
 
 
@@ -40,7 +41,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     programs = tmp_path / "programs"
     programs.mkdir()
     ssh = program(programs, "its-ssh", SSH.format(log=tmp_path / "asked"))
-    program(programs, "rsync", RSYNC)
+    program(programs, "rsync", RSYNC.format(log=tmp_path / "copied"))
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     monkeypatch.setenv("RSYNC_RSH", f"{ssh} -i 'a key'")
     return tmp_path / "there"
@@ -74,7 +75,16 @@ def test_the_command_that_rsync_would_use_is_asked_without_questions(
     assert files.name == f"box:2222:{there}"
 
 
-def test_files_are_found_fetched_and_sent_by_their_names(there: Path, tmp_path: Path) -> None:
+def test_files_are_found_fetched_and_sent_by_their_names(
+    there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits_s: dict[str, float | None] = {}
+
+    def run(command: list[str], *, timeout: float | None, **how: Any) -> Any:
+        limits_s[Path(command[0]).name] = timeout
+        return subprocess.run(command, timeout=timeout, **how)
+
+    monkeypatch.setattr(ssh, "subprocess", SimpleNamespace(**{**vars(subprocess), "run": run}))
     files = files_of(there)
     files.open()
     here = tmp_path / "here"
@@ -88,6 +98,9 @@ def test_files_are_found_fetched_and_sent_by_their_names(there: Path, tmp_path: 
     files.get(["experiments/a/log.txt"], tmp_path / "back")
     files.get([], tmp_path / "back")
     assert (tmp_path / "back/experiments/a/log.txt").read_text() == "here"
+    copied = (tmp_path / "copied").read_text().splitlines()
+    assert len(copied) == 2 and all(" --timeout=60 " in words for words in copied)
+    assert limits_s == {"its-ssh": 300, "rsync": None}, "what is large takes long"
 
 
 def test_a_run_is_put_in_its_place_unless_one_with_a_result_is_there(
@@ -182,6 +195,8 @@ def test_a_connection_is_shared_and_made_again_where_it_is_lost(
     faked = SimpleNamespace(**{**vars(subprocess), "Popen": popen})
     monkeypatch.setattr(ssh, "subprocess", faked)
     monkeypatch.setattr(ssh.tempfile, "mkdtemp", lambda prefix: str(tmp_path / "shared"))
+    gone: list[str] = []
+    monkeypatch.setattr(ssh.atexit, "register", lambda act, folder, **_: gone.append(folder))
     here = tmp_path / "runs"
     files.put_runs(here, run_here(here, "a"))
     assert started == [], "nobody asked for one"
@@ -189,6 +204,7 @@ def test_a_connection_is_shared_and_made_again_where_it_is_lost(
         files.connect()
     own = [*shell, "-S", f"{tmp_path}/shared/ssh"]
     assert files.shell == own and started == [[*own, "-M", "box", "cat"]]
+    assert gone == [str(tmp_path / "shared")], "its folder goes with this process"
     lives[0] = 255
     files.put_runs(here, run_here(here, "b"))
     assert files.shell == own and len(started) == 2 and started[0] == started[1]
