@@ -137,7 +137,7 @@ def read_seeds(file: ExperimentFile, *, confirm: bool) -> tuple[tuple[int, ...],
 def _is_list_of_seeds(value: Any) -> bool:
     if not isinstance(value, list) or not value:
         return False
-    if not all(isinstance(seed, int) and 0 <= seed < 2**31 for seed in value):
+    if not all(is_whole(seed) and 0 <= seed < 2**31 for seed in value):
         return False
     return len(set(value)) == len(value)
 
@@ -197,7 +197,8 @@ def _check_phase(file: ExperimentFile, role: Any, phase: Any) -> None:
             )
         if not is_whole(value) or not 1 <= value <= MAX_SEEDS:
             raise file.fail(
-                f"phases: {key} of {role} is {value!r}, but must be a whole number from 1 on",
+                f"phases: {key} of {role} is {value!r}, but must be a whole number from 1 to "
+                f"{MAX_SEEDS}",
                 "phases",
                 role,
                 key,
@@ -211,7 +212,11 @@ def read_target(file: ExperimentFile) -> Target | None:
         return None
     if value == FROM_BASELINE:
         return _from_baseline("as the experiment asks")
-    sound = isinstance(value, dict) and is_number(value.get("val_loss"))
+    sound = (
+        isinstance(value, dict)
+        and is_number(value.get("val_loss"))
+        and isinstance(value.get("reason"), str | None)
+    )
     if not sound or set(value) - {"val_loss", "reason"}:
         raise file.fail(
             f"target is {value!r}, but must be {{val_loss: 3.28}}, with its reason if you like, or "

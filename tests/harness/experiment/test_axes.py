@@ -1,5 +1,6 @@
 """Axes, keys per scale, bundled changes: what an experiment file with them resolves to."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,9 @@ def test_the_baseline_as_it_is_stays_first_where_the_grid_lacks_it(tmp_path: Pat
     assert "untied_head" not in names
 
 
-def test_keys_of_a_scale_hold_at_that_scale_alone(tmp_path: Path) -> None:
+def test_keys_of_a_scale_hold_at_that_scale_alone(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     text = (
         GOOD
         + "seeds: 4\nset: {data.val_every: 7}\nat_scale:\n  small: {seeds: 2, set: {schedule.steps: 90}, budgets: [x0.5, 100]}\n"
@@ -69,8 +72,9 @@ def test_keys_of_a_scale_hold_at_that_scale_alone(tmp_path: Path) -> None:
     assert (len(small.seeds), small.budgets) == (2, (45, 100))
     assert (small.baseline.config.data.val_every, small.baseline.config.schedule.steps) == (7, 90)
     assert len(load(tmp_path, text, scale="small", seeds=9).seeds) == 9  # --set wins
-    with pytest.raises(UserError, match=r"exp\.yaml:11: model\.n_layer is 'two'"):
+    with pytest.raises(UserError, match=r"exp\.yaml:11: model\.n_layer is 'two'") as refused:
         load(tmp_path, text.replace("schedule.steps: 90", "model.n_layer: two"), scale="small")
+    kept_line(str(refused.value))
 
 
 def test_what_cannot_stand_alone_is_named_with_the_reason(tmp_path: Path) -> None:
@@ -82,7 +86,18 @@ def test_what_cannot_stand_alone_is_named_with_the_reason(tmp_path: Path) -> Non
     )
 
 
-def test_gpu_only_changes_are_left_out_without_cuda_alone(tmp_path: Path) -> None:
+def test_a_rung_that_cannot_stand_on_those_below_is_named_with_the_reason(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
+    changes = "  fixed: {model.value_residual: fixed}\n  each: {model.value_embed: each}\n"
+    e = load(tmp_path, GOOD.partition("  untied")[0] + changes + "design: ladder\n")
+    assert [arm.name for arm in e.arms] == ["baseline", "+fixed"]
+    kept_line("\n".join(e.left_out))
+
+
+def test_gpu_only_changes_are_left_out_without_cuda_alone(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     text = (
         GOOD
         + "  cudnn: r08.cudnn_attention\ngpu_only: [cudnn]\ndesign: explicit\narms: [[untied_head], [untied_head, cudnn]]\n"
@@ -91,8 +106,9 @@ def test_gpu_only_changes_are_left_out_without_cuda_alone(tmp_path: Path) -> Non
     assert [a.name for a in load(tmp_path, text, device="cuda").arms][-1] == "untied_head + cudnn"
     with pytest.raises(
         UserError, match="arms 'untied_head' and 'untied_head \\+ cudnn' are one and the same"
-    ):
+    ) as refused:
         load(tmp_path, text.replace("gpu_only: [cudnn]\n", ""))
+    kept_line(str(refused.value))
 
 
 @pytest.mark.parametrize(
@@ -103,12 +119,13 @@ def test_gpu_only_changes_are_left_out_without_cuda_alone(tmp_path: Path) -> Non
     ],
 )
 def test_what_is_the_same_in_every_arm_is_no_arms_change(
-    tmp_path: Path, more: str, who: str
+    tmp_path: Path, more: str, who: str, kept_line: Callable[[str], None]
 ) -> None:
     text = GOOD + "  deep: {model.n_layer: 6}\n"
     said = rf"exp\.yaml:8: change 'deep' sets model\.n_layer, which {who} every arm"
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=said) as refused:
         load(tmp_path, text + more)
+    kept_line(str(refused.value))
     factors = load(tmp_path, text + "axes: {model.n_layer: [x0.5, x1]}\n")  # of the arm's own
     layers = {arm.name: arm.config.model.n_layer for arm in factors.arms}
     assert (layers["deep"], layers["deep @ n_layer x0.5"]) == (6, 3)
@@ -121,14 +138,17 @@ CHAIN = (
 )
 
 
-def test_a_parent_that_needs_cuda_leaves_its_place_to_its_own(tmp_path: Path) -> None:
+def test_a_parent_that_needs_cuda_leaves_its_place_to_its_own(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     text = CHAIN + "parents: {b: baseline, d: c, c: b}\n"
     with_cuda = {"a": "baseline", "b": "baseline", "c": "b", "d": "c"}
     assert load(tmp_path, text, device="cuda").parents == with_cuda
     assert load(tmp_path, text).parents == {"a": "baseline", "d": "baseline"}
     assert load(tmp_path, CHAIN).parents == {"a": "baseline", "d": "a"}
-    with pytest.raises(UserError, match="'e' is no arm; there is: baseline, a, b, c, d"):
+    with pytest.raises(UserError, match="'e' is no arm; there is: baseline, a, b, c, d") as refused:
         load(tmp_path, CHAIN + "parents: {d: e}\n")
+    kept_line(str(refused.value))
 
 
 def test_a_ladders_rung_that_needs_cuda_may_be_a_parent(tmp_path: Path) -> None:
@@ -138,10 +158,15 @@ def test_a_ladders_rung_that_needs_cuda_may_be_a_parent(tmp_path: Path) -> None:
     assert load(tmp_path, text).parents == expected
 
 
-def test_a_chain_has_no_axes_but_those_of_its_rates(tmp_path: Path) -> None:
+def test_a_chain_has_no_axes_but_those_of_its_rates(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     text = GOOD + "design: chain\naxes: {optim.*_lr: [x0.5, x1, x2]}\n"
-    with pytest.raises(UserError, match=r"exp\.yaml:9: design chain and axes do not go together"):
+    with pytest.raises(
+        UserError, match=r"exp\.yaml:9: design chain and axes do not go together"
+    ) as refused:
         load(tmp_path, text)
+    kept_line(str(refused.value))
     retuned = load(tmp_path, text + "estimand: retuned\n")
     assert retuned.parents["+post_embed_norm"] == "+untied_head"
 
@@ -159,10 +184,11 @@ NOISE = "prior_noise: {sd: 0.02, source: 38 runs of this scale}\n"
     ],
 )
 def test_a_declared_noise_is_refused_where_the_question_is_judged_without_it(
-    tmp_path: Path, more: str, beside: str
+    tmp_path: Path, more: str, beside: str, kept_line: Callable[[str], None]
 ) -> None:
-    with pytest.raises(UserError, match=f"prior_noise has no place beside {beside}"):
+    with pytest.raises(UserError, match=f"prior_noise has no place beside {beside}") as refused:
         load(tmp_path, GOOD + NOISE + more)
+    kept_line(str(refused.value))
 
 
 def test_a_declared_noise_is_for_the_measurement_of_a_retuned_experiment(tmp_path: Path) -> None:
@@ -173,9 +199,14 @@ def test_a_declared_noise_is_for_the_measurement_of_a_retuned_experiment(tmp_pat
     assert e.grid is not None and e.grid.prior_noise is None
 
 
-def test_numbers_move_one_field_and_factors_as_many_as_there_are(tmp_path: Path) -> None:
+def test_numbers_move_one_field_and_factors_as_many_as_there_are(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     two = "optim.[am]*[mn]_lr"  # Muon's and Adam's rate
-    with pytest.raises(UserError, match="moves several fields together: give factors such as"):
+    with pytest.raises(
+        UserError, match="moves several fields together: give factors such as"
+    ) as refused:
         load(tmp_path, GOOD + f'axes: {{"{two}": [0.01, 0.02]}}\n')
+    kept_line(str(refused.value))
     e = load(tmp_path, GOOD + f'axes: {{"{two}": [x1, x2]}}\n')
     assert [len(axis.fields) for axis in e.axes] == [2]

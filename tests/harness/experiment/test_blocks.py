@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.experiment.blocks import in_order_of
+from harness.experiment.blocks import in_order_of, order_in_block
 from harness.run.plan import PlanRun
 from harness.run.spec import PlannedRun
 from tests.one_run import SPEC
@@ -50,3 +50,24 @@ def test_a_block_that_was_planned_keeps_its_order_and_a_new_or_larger_one_has_th
     assert "".join(run.arm for run in ordered) == "cab" + "cba" + "bca"
     assert [run.place for run in ordered] == [0, 1, 2] * 3
     assert in_order_of((), new) == new
+
+
+def test_an_order_is_drawn_by_the_name_and_the_seed_and_is_the_same_for_everybody() -> None:
+    drawn_orders = {
+        ("quickstart", 0): [1, 2, 0, 4, 5, 3],
+        ("quickstart", 1): [0, 5, 4, 2, 3, 1],
+        ("x", 0): [2, 5, 4, 1, 0, 3],
+    }
+    for (name, seed), order in drawn_orders.items():
+        assert order_in_block(name, seed, 6) == order
+    assert order_in_block("x", 0, 1) == [0]
+
+
+def test_a_row_without_a_place_or_of_another_role_gives_no_order() -> None:
+    before = planned(drawn("cab", seed=0, block=0))
+    new = drawn("abc", seed=0, block=0)
+    assert [run.arm for run in in_order_of(before, new)] == ["c", "a", "b"]
+    unplaced = [replace(row, place=None) for row in before]
+    assert in_order_of(unplaced, new) == new
+    twice = [replace(row, place=0) for row in before]  # two runs in one place are no order
+    assert in_order_of(twice, new) == new

@@ -83,9 +83,14 @@ def test_what_can_act_before_it_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("at", ["0", "60", "x1", "many", "1.5", "true"])
-def test_it_lies_within_every_arms_training(tmp_path: Path, at: str) -> None:
-    with pytest.raises(UserError, match=r"branch_at.* (ends after 60 steps|must be a number)"):
+def test_it_lies_within_every_arms_training(
+    tmp_path: Path, at: str, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(
+        UserError, match=r"branch_at.* (ends after 60 steps|must be a number)"
+    ) as refused:
         load(tmp_path, LATE.replace("branch_at: 36", f"branch_at: {at}") + FLOOR)
+    kept_line(str(refused.value))
     assert load(tmp_path, LATE.replace("branch_at: 36", "branch_at: x0.5") + FLOOR).branch_at == 30
 
 

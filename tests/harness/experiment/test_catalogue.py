@@ -2,6 +2,7 @@
 costs."""
 
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -106,10 +107,13 @@ def test_a_delta_states_the_published_one_and_half_of_it_as_margin(name: str) ->
     assert e.margin > 0
 
 
-def test_a_folder_stands_for_its_experiments_and_a_near_miss_is_suggested() -> None:
+def test_a_folder_stands_for_its_experiments_and_a_near_miss_is_suggested(
+    kept_line: Callable[[str], None],
+) -> None:
     assert in_folder("quickstart") == ["quickstart"]
-    with pytest.raises(UserError, match="did you mean 'claims/softcap'"):
+    with pytest.raises(UserError, match="did you mean 'claims/softcap'") as refused:
         experiment_path("claims/sofcap")
+    kept_line(str(refused.value))
 
 
 @pytest.mark.parametrize(
@@ -122,9 +126,12 @@ def test_a_folder_stands_for_its_experiments_and_a_near_miss_is_suggested() -> N
         "deltas//r08",
     ],
 )
-def test_a_name_is_one_of_the_list_and_no_other_way_to_its_file(text: str) -> None:
-    with pytest.raises(UserError, match=f"unknown experiment '{re.escape(text)}'"):
+def test_a_name_is_one_of_the_list_and_no_other_way_to_its_file(
+    text: str, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(UserError, match=f"unknown experiment '{re.escape(text)}'") as refused:
         experiment_path(text)
+    kept_line(str(refused.value))
 
 
 def test_what_a_machine_lacks_is_left_out_by_name() -> None:

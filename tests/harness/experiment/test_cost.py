@@ -1,12 +1,14 @@
 """What a matrix costs before it starts: from its own runs where there are any, else from FLOPs and the card."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from harness.config.run import from_plain
 from harness.corpora.corpus import write_corpus
 from harness.data.shards import write_shard
 from harness.errors import UserError
@@ -17,6 +19,7 @@ from harness.experiment.plan import plan_runs
 from harness.node import slots
 from harness.run.results import Result
 from harness.run.spec import PlannedRun
+from harness.training.flops import flops_per_token
 from tests.fake_matrix import EXPERIMENT, Matrix
 from tests.warm import forked_ablate
 
@@ -78,6 +81,33 @@ def test_without_runs_the_flops_and_the_card_give_the_time(
     )
 
 
+CARDS = {  # dense bf16 TFLOP/s by their makers' data sheets
+    **{"NVIDIA B200": 2250, "NVIDIA H200 NVL": 990, "NVIDIA H100 80GB HBM3": 990},
+    **{"NVIDIA GH200 480GB": 990, "NVIDIA A100-SXM4-80GB": 310, "NVIDIA L40S": 180},
+    **{"NVIDIA GeForce RTX 4090": 165, "NVIDIA A10G": 125, "a card of another maker": 990},
+}
+
+
+@pytest.mark.parametrize("name", [*CARDS, None])
+def test_a_run_costs_its_training_and_a_third_for_each_token_of_its_validations(
+    name: str | None, planned: list[PlannedRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost, "query_gpus", lambda _: [[name]] if name else [])
+    cost.card.cache_clear()
+    spec = planned[0].spec
+    data, steps = spec.config["data"], spec.own_steps
+    flops = flops_per_token(from_plain(spec.config), 257)
+    training = (flops.model + flops.optimizer) * steps * data["batch_tokens"]
+    for val_every, n_validations in ((steps + 1, 1), (steps, 2), (1, steps + 1)):
+        at = replace(spec, config={**spec.config, "data": {**data, "val_every": val_every}})
+        whole = training + n_validations * data["val_tokens"] * flops.model / 3
+        assert cost.by_flops(at) == pytest.approx(whole / 2e10)
+        four = replace(at, device="cuda", world_size=4)
+        on_cards = whole / (4 * 0.35 * CARDS.get(name or "", 990) * 1e12)
+        assert cost.by_flops(four) == pytest.approx(on_cards)
+    cost.card.cache_clear()
+
+
 def test_flops_count_the_vocabulary_of_the_corpus_itself(
     planned: list[PlannedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,16 +151,77 @@ def test_nothing_left_costs_nothing(
     assert (got.runs, got.slot_hours, got.wall_hours) == (0, 0.0, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("wall", "took_s"),
+    [
+        ({"total_s": 7.0}, [[7.0]]),
+        ({"total_s": 7.0, "import_s": 3.0}, [[4.0]]),
+        ({"total_s": 0.0}, []),
+        (None, []),
+    ],
+)
+def test_a_finished_run_took_what_it_took_after_its_imports(
+    wall: dict[str, float] | None,
+    took_s: list[list[float]],
+    planned: list[PlannedRun],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cost, "read_result", lambda run: Result(status="finished", wall=wall))
+    done = {planned[0].spec.run_id}
+    found = cost.measured(planned, done, Path("nowhere"))
+    assert [*found.seconds.values()] == took_s
+    assert [*found.walls] == ([wall] if took_s else [])
+    hours = (wall or {}).get("total_s", 0.0) / 3600
+    assert spent(planned[:1], Path("nowhere")) == pytest.approx(hours)
+
+
+def test_of_a_single_run_everything_is_left_before_it_is_done(
+    planned: list[PlannedRun], tmp_path: Path
+) -> None:
+    one, n_tokens = planned[:1], cost.training_tokens(planned[0].spec)
+    got = estimate(one, (), tmp_path)
+    assert (got.runs, got.tokens) == (1, n_tokens) == (1, 20 * 512)
+    assert got.slot_hours == pytest.approx(cost.by_flops(one[0].spec) / 3600)
+    assert spent(one, tmp_path) == 0.0
+    foreign = [replace(one[0], spec=replace(one[0].spec, config={"trainer": {"gpus": 0}}))]
+    at_most = estimate_foreign(foreign, tmp_path, wall_limit_s=900.0)
+    assert (at_most.runs, at_most.slot_hours, at_most.gpu_hours) == (1, 0.25, None)
+    assert at_most.words == "to do: 1 run, at most 0.25 h of one slot (from their wall limit)"
+    nothing = estimate_foreign([], tmp_path, wall_limit_s=None)
+    assert (nothing.slot_hours, nothing.gpu_hours, nothing.words) == (0.0, None, "to do: 0 runs")
+
+
 def test_a_matrix_that_costs_more_than_allowed_is_refused(
     planned: list[PlannedRun], tmp_path: Path
 ) -> None:
     got = estimate(planned, set(), tmp_path)
     check_limit(got, None)
     check_limit(got, got.slot_hours * 1.01)
+    check_limit(got, got.slot_hours)
     with pytest.raises(
         UserError, match=r"6 runs need about .* more than --max-gpu-hours .*: nothing was started"
     ):
         check_limit(got, got.slot_hours * 0.99)
+
+
+@pytest.mark.parametrize(
+    ("hours", "most", "already"),
+    [
+        ({"gpu_hours": 2.0, "slot_hours": 1.0}, 1.5, 0.0),
+        ({"gpu_hours": None, "slot_hours": 1.2345}, 1.0, 0.0),
+        ({"gpu_hours": 1.0, "slot_hours": 1.0}, 3.9, 3.04321),
+        ({"gpu_hours": None, "slot_hours": None}, 1.0, 0.0),
+    ],
+)
+def test_what_is_more_than_allowed_is_told_with_its_hours(
+    hours: dict[str, float | None], most: float, already: float, kept_line: Callable[[str], None]
+) -> None:
+    got = Cost(runs=2, source="6 finished runs", words="to do: 2 runs", **hours)
+    check_limit(got, None)
+    with pytest.raises(UserError, match="--max-gpu-hours") as refused:
+        check_limit(got, most, already=already)
+    priced = [with_price(got, 2.5).words, with_price(got, 2.5, "20 an hour of 8").words]
+    kept_line("\n".join([str(refused.value), *priced, with_price(got, None).words]))
 
 
 def test_the_limit_stops_a_run_before_it_starts(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Points drawn between the ends of axes."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -92,15 +93,36 @@ def test_two_points_are_a_draw_and_the_largest_seed_is_one(tmp_path: Path) -> No
         ("8", "draw is 8"),
     ],
 )
-def test_what_is_no_draw_is_one_line(tmp_path: Path, draw: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_what_is_no_draw_is_one_line(
+    tmp_path: Path, draw: str, said: str, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(UserError, match=said) as refused:
         load(tmp_path, AXES + f"draw: {draw}\n")
-    with pytest.raises(UserError, match="must be its two ends"):
-        load(tmp_path, AXES.replace("[2, 9]", "[9, 2]") + "draw: {sobol: 4}\n")
+    kept_line(str(refused.value))
 
 
-def test_a_point_that_cannot_stand_is_named_with_its_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize("points", ["[9, 2]", "[2, 2.0]", "[2]", "[2, 4, 9]"])
+def test_points_are_drawn_between_two_ends(
+    tmp_path: Path, points: str, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(UserError, match="must be its two ends") as refused:
+        load(tmp_path, AXES.replace("[2, 9]", points) + "draw: {sobol: 4}\n")
+    kept_line(str(refused.value))
+
+
+def test_where_there_are_no_axes_nothing_is_drawn(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(UserError, match="give some") as refused:
+        load(tmp_path, "changes: {a: r08.untied_head}\ndraw: {sobol: 4}\n")
+    kept_line(str(refused.value))
+
+
+def test_a_point_that_cannot_stand_is_named_with_its_place(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     with pytest.raises(
         UserError, match=r"exp\.yaml:4: arm 'baseline @ head_dim 24': model.head_dim"
-    ):
+    ) as refused:
         load(tmp_path, "axes: {model.head_dim: [16, 24]}\n")
+    kept_line(str(refused.value))

@@ -1,5 +1,6 @@
 """Factors wherever a field has a number, and axes without changes."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,9 +83,12 @@ def test_a_factor_on_the_steps_takes_cooldown_and_warm_up_along(tmp_path: Path) 
         ),
     ],
 )
-def test_what_a_factor_cannot_be_is_one_line(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_what_a_factor_cannot_be_is_one_line(
+    tmp_path: Path, text: str, said: str, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(UserError, match=said) as refused:
         load(tmp_path, text)
+    kept_line(str(refused.value))
 
 
 PLUGIN = """
@@ -125,3 +129,30 @@ def test_a_factor_leaves_zero_at_zero_and_a_number_that_is_written_whole_is_not_
     e = load(tmp_path, "plugins: [mine.py]\n" + text)
     assert e.baseline.config.schedule.warmup_steps == 0
     assert dict(e.arms[1].config.plugin) == {"mine.weight": 0.25}
+
+
+WEIGHT = '    weight: float = toggle(0.5, record="mine", doc="of a loss")\n'
+OTHERS = """
+    depth: int = toggle(3, record="mine", doc="layers")
+    cap: float | None = toggle(None, record="mine", doc="of logits")
+"""
+
+
+def test_a_plug_ins_whole_number_stays_whole_and_what_is_off_has_no_factor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_line: Callable[[str], None]
+) -> None:
+    monkeypatch.setenv("ABLATE_PLUGINS", "")
+    assert WEIGHT in PLUGIN
+    (tmp_path / "mine.py").write_text(PLUGIN.replace(WEIGHT, OTHERS))
+    head = "plugins: [mine.py]\n"
+    e = load(tmp_path, head + "axes: {plugin.mine.depth: [x0.5, x1.5]}\n")
+    depths = [arm.config.plugin.get("mine.depth") for arm in e.arms]
+    assert depths == [None, 2, 4] and [type(depth) for depth in depths[1:]] == [int, int]
+    more = load(tmp_path, head + "changes: {more: {plugin.mine.depth: x2}}\n").arms[1]
+    assert dict(more.config.plugin) == {"mine.depth": 6}
+    text = "changes: {on: {plugin.mine.cap: 15}}\naxes: {plugin.mine.cap: [x1, x2]}\n"
+    caps = {arm.name: arm.config.plugin.get("mine.cap") for arm in load(tmp_path, head + text).arms}
+    assert caps == {"baseline": None, "on": 15.0, "on @ mine.cap x2": 30.0}
+    with pytest.raises(UserError, match="is off") as refused:
+        load(tmp_path, head + "changes: {half: {plugin.mine.cap: x0.5}}\n")
+    kept_line(str(refused.value))

@@ -112,9 +112,14 @@ def test_on_and_off_are_words_in_a_file_and_in_an_override(tmp_path: Path) -> No
     assert e.baseline.config.system.compile == "off"
 
 
-HALVING = GOOD.partition("changes")[0] + (
-    "axes: {optim.muon_lr: [x0.5, x2]}\nbudgets: [x0.5, x1]\nhalving: 2\n"
-)
+HEAD = GOOD.partition("changes")[0]
+
+
+def changes_of(n: int) -> str:
+    return "".join(f"  c{i}: {{optim.muon_lr: 0.0{i}}}\n" for i in range(1, n + 1))
+
+
+HALVING = HEAD + ("axes: {optim.muon_lr: [x0.5, x2]}\nbudgets: [x0.5, x1]\nhalving: 2\n")
 BAD = {  # text -> what the line must say
     "": "the file is empty",
     "name: [a\n": "not valid YAML",
@@ -153,9 +158,12 @@ BAD = {  # text -> what the line must say
     GOOD + "seeds: 0\n": "seeds is 0",
     GOOD + "seeds: {min: 3}\n": "seeds is {'min': 3}",
     GOOD + "seeds: [1, 1]\n": "must be a number from 1",
+    GOOD + "seeds: [true]\n": "seeds is [True], but must be a number from 1",
     GOOD + "budgets: [0]\n": "budgets [0] must be different numbers",
     GOOD + "budgets: 300\n": "budgets must be a list of whole numbers",
     GOOD + "target: 3.28\n": "target is 3.28, but must be {val_loss: 3.28}",
+    GOOD
+    + "target: {val_loss: 3.28, reason: 7}\n": "target is {'val_loss': 3.28, 'reason': 7}, but",
     **{
         f"{GOOD}{key}: {value}\n": f"{key} is {said}"
         for key, form, said in (
@@ -206,11 +214,15 @@ BAD = {  # text -> what the line must say
             *("{min: 4, max: 3, stop: {decide: 0.05}}", "{min: 2, max: x, stop: {decide: 0.05}}"),
             *("{min: 2, max: 3, stop: 0.05}", "{min: 2, max: 3, stop: {when: 1}}"),
             *("{min: 2, max: 3, stop: {decide: 0.05, half_width: 1}}", "many"),
+            "{min: 2, max: 1001, stop: {decide: 0.05}}",
         )
     },
     GOOD + "seeds: {min: 2, max: 3, stop: {decide: 1}}\n": "seeds: stop decide is 1, but must",
     GOOD + "seeds: {min: 2, max: 3, stop: {decide: 0}}\n": "seeds: stop decide is 0, but must",
     GOOD + "seeds: {min: 2, max: 3, stop: {decide: yes}}\n": "seeds: stop decide is ",
+    GOOD + "seeds: {min: 2, max: 3, stop: {half_width: 0}}\n": "seeds: stop half_width is 0, but",
+    GOOD + "seeds: {min: 2, max: 3, stop: {half_width: .inf}}\n": "stop half_width is inf, but",
+    GOOD.replace("r08.untied_head", "{model.tied_head: 1}"): "is 1, but must be true or false",
     **{
         f"{GOOD}{key}: {value}\n": f"{key} is "
         for key, values in (
@@ -261,6 +273,72 @@ BAD = {  # text -> what the line must say
     GOOD
     + "estimand: retuned\nseeds: [1, 2]\naxes: {optim.*_lr: [x0.5, x1, x2]}\n": "estimand retuned needs `seeds` to be a number",
     GOOD.replace("r08.untied_head", "{unlike.all: 1}"): "is not a field of the configuration: see",
+    **{
+        f"{GOOD}{key}: {value}\n": f"{said}, but must"
+        for key, value, said in (
+            ("seeds", "1001", "seeds is 1001"),
+            ("branch_at", "10000001", "branch_at is 10000001"),
+            ("phases", "{loss: {seeds: 1001}}", "seeds of loss is 1001"),
+            ("margin", "0", "margin is 0"),
+        )
+    },
+    HEAD + "axes: {optim.muon_lr: [x1]}\n": "the axes have no point beside the baseline",
+    HEAD + "changes: {}\n": "there are neither changes nor axes",
+    HEAD + "changes:\n": "changes is empty: name some",
+    HEAD + "design: ladder\naxes: {optim.muon_lr: [x2]}\n": "design ladder is about changes",
+    HEAD
+    + "gpu_only: [a]\nchanges: {a: r08.cudnn_attention}\ndesign: explicit\narms: [[a]]\n": "no arm is left on this machine: a: needs CUDA",
+    **{
+        f"{HEAD}changes: {{zero_head: r08.zero_head}}\ndesign: {design}\n": f"{design} needs all"
+        for design in ("leave-one-out", "shapley")
+    },
+    **{
+        f"{HEAD}design: {design}\nchanges:\n{changes_of(n)}": f"{design} takes at most {n - 1}"
+        for design, n in (("factorial", 11), ("shapley", 6))
+    },
+    GOOD + "axes: {schedule.steps: [x0.5, x1]}\n": "axis schedule.steps: use `budgets`",
+    GOOD + "axes: {model.tied_head: [1, 2]}\n": "axis model.tied_head holds no numbers",
+    GOOD + "axes: {optim.muon_rl: [1, 2]}\n": "axis optim.muon_rl is no numeric field",
+    **{
+        f"{HEAD}changes: {{{name!r}: r08.untied_head}}\n": f"a change cannot be called {name!r}"
+        for name in ("baseline", "a + b", "a @ b")
+    },
+    HEAD + 'changes: {"a\\tb": r08.untied_head}\n': "a change cannot be called 'a\\tb'",
+    HEAD + "changes: {a: x0.5}\n": "change 'a' is a factor of no field",
+    HEAD + "changes: {a: [r08.untied_head, 3]}\n": "change 'a' must be RECORD.CHANGE or a mapping",
+    HEAD + "changes: {a: []}\n": "change 'a' must be RECORD.CHANGE or a mapping",
+    GOOD + "at_scale: {tyni: {seeds: 2}}\n": "at_scale: unknown scale 'tyni'",
+    GOOD + "at_scale: {small: {seed: 2}}\n": "at_scale may hold set, budgets",
+    GOOD + "published: r8\n": "published is 'r8', which is no record",
+    GOOD + "alters_noise: [untied_haed]\n": "alters_noise: unknown change 'untied_haed'",
+    GOOD + "alters_noise: [3]\n": "alters_noise must be a list of names",
+    GOOD + "budgets: [true]\n": "budgets must be a list of whole numbers",
+    GOOD + "confirm: 1\n": "confirm is 1, but must be true or false",
+    GOOD + "set: [1]\n": "set is [1], but must be a mapping of dotted fields to values",
+    GOOD
+    + "seeds: {min: 2, max: 3, stop: {decide: 0.05}}\nprior_noise: {sd: 1, source: x}\n": "prior_noise has no place beside a rule for seeds",
+    **{
+        GOOD.replace(
+            "r08.untied_head", f"{{optim.muon_lr: {value}}}"
+        ): f"is {said}, but must be a finite"
+        for value, said in ((".inf", "inf"), (".nan", "nan"))
+    },
+    GOOD.replace(
+        "r08.untied_head", "{optim.muon_lr: [1, 2]}"
+    ): "optim.muon_lr is one number in an arm: several are an axis",
+    GOOD + "steps: 300\n": "unknown key 'steps'; did you mean 'budgets'?",
+    GOOD + "n_layer: 3\n": "a field stands under `set` or in a change: set: {model.n_layer: ...}",
+    GOOD + "gpu_only: [zero_haed]\n": "gpu_only: unknown change 'zero_haed'",
+    GOOD + "budgets: [10000001]\n": "budgets [10000001] must be different numbers",
+    GOOD + "budgets: [100, x1e-9]\n": "budgets [100, 'x1e-9'] must be different numbers",
+    GOOD + "confirm: true\nseeds: [1000, 999]\n": "seeds [1000, 999] are those of exploratory runs",
+    GOOD + "estimand: retuned\naxes: {optim.*_lr: [x0.5, x1]}\n": "one axis of at least 3 factors",
+    GOOD
+    + "estimand: retuned\naxes: {optim.muon_lr: [1, 2, 3]}\n": "one axis of at least 3 factors",
+    GOOD.partition("changes")[0]
+    + "estimand: retuned\naxes: {optim.*_lr: [x0.5, x1, x2]}\n": "compares changes, each at",
+    HALVING.replace("halving: 2", "halving: 101"): "halving is 101, but must be a whole number",
+    HALVING.replace("halving: 2", "halving: 3"): "one in 3 goes on, but there are 2 points",
     GOOD
     + "arms: [[untied_head]]\n": "design add-one makes its own arms: say `design: explicit`, or leave `arms` out",
 }
@@ -287,13 +365,48 @@ def test_what_just_fits_a_key_is_taken(tmp_path: Path) -> None:
     assert "prior_noise" not in locked
 
 
-def test_two_arms_that_are_the_same_runs_are_refused(tmp_path: Path) -> None:
+def test_the_most_of_a_key_is_taken(tmp_path: Path) -> None:
+    most = load(
+        tmp_path, GOOD + "seeds: 1000\nbudgets: [10000000]\nphases: {loss: {seeds: 1000}}\n"
+    )
+    assert (most.seeds, most.budgets) == (tuple(range(1000)), (10_000_000,))
+    rule = "{min: 2, max: 1000, stop: {half_width: 7}}"
+    adaptive = load(tmp_path, f"{GOOD}confirm: true\nseeds: {rule}\n")
+    assert adaptive.seeds_rule is not None and adaptive.seeds_rule.most == 1000
+    assert adaptive.seeds == (1000, 1001)
+    confirms = load(tmp_path, GOOD + "confirm: true\nseeds: [1000, 2147483647]\n")
+    assert confirms.seeds == (1000, 2147483647)
+    rates = "estimand: retuned\naxes: {optim.*_lr: [x0.5, x1, x2]}\nseeds: 2\n"
+    retuned = load(tmp_path, GOOD + rates + "budgets: [90, 100, 95]\n")
+    assert retuned.grid is not None and (retuned.axes, retuned.grid.budgets) == ((), (100,))
+    assert (retuned.seeds, retuned.grid.seeds) == ((2000, 2001), (0, 1))
+    assert retuned.grid.question == "At which optim.*_lr does each arm of good learn best?"
+    slope = load(tmp_path, GOOD + "slope: {per_step: 0.1, se: 0}\n").slope
+    noise = load(tmp_path, GOOD + "prior_noise: {sd: 0.1, source: x}\n").prior_noise
+    assert slope is not None and slope.source == "given"
+    assert noise is not None and noise.df == 4.0
+
+
+def test_a_halving_takes_two_budgets_and_as_many_points_as_one_goes_on_of(tmp_path: Path) -> None:
+    halving = load(tmp_path, HALVING + "seeds: 2\n").halving
+    assert halving is not None
+    assert (halving.one_in, halving.n_points, halving.rung) == (2, 2, 0)
+    assert halving.budgets == tuple(sorted(halving.budgets)) and len(halving.budgets) == 2
+    factors = ", ".join(f"x{1 + n / 1000}" for n in range(1, 101))
+    most = HALVING.replace("x0.5, x2", factors).replace("halving: 2", "halving: 100")
+    assert load(tmp_path, most).halving is not None
+
+
+def test_two_arms_that_are_the_same_runs_are_refused(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     head = GOOD.partition("changes")[0]
     same = "changes: {a: {schedule.steps: 200}, b: {schedule.steps: 100}}\nbudgets: [50, 60]\n"
     with pytest.raises(
         UserError, match=r"arms '(\w+)' and '(?!\1')\w+' are one and the same at 50 steps"
-    ):
+    ) as refused:
         plan_runs(load(tmp_path, head + same), need_data=False)
+    kept_line(str(refused.value))
 
 
 def test_what_no_toggle_declares_holds_no_number(tmp_path: Path) -> None:
@@ -316,15 +429,21 @@ def test_bad_input_gets_one_line_with_the_file_and_the_way_out(
     kept_line(line)
 
 
-def test_messages_name_the_line_of_the_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"exp\.yaml:6: unknown change 'untied_haed'"):
+def test_messages_name_the_line_of_the_file(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(UserError, match=r"exp\.yaml:6: unknown change 'untied_haed'") as refused:
         load(tmp_path, GOOD.replace("r08.untied_head", "r08.untied_haed"))
+    kept_line(str(refused.value))
 
 
-def test_values_of_a_plug_in_outside_utf8_are_refused(tmp_path: Path) -> None:
+def test_values_of_a_plug_in_outside_utf8_are_refused(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     (tmp_path / "exp.yaml").write_bytes(b"name: \xff\xfe")
-    with pytest.raises(UserError, match="not UTF-8"):
+    with pytest.raises(UserError, match="not UTF-8") as refused:
         load_experiment(str(tmp_path / "exp.yaml"), device="cpu")
+    kept_line(str(refused.value))
 
 
 def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from harness.__main__ import main
 from harness.config import plugins
 from harness.experiment.experiment import load_experiment
-from harness.experiment.laws import LAWS, SEQ_LEN, Subject, Trained
+from harness.experiment.laws import LAWS, SEQ_LEN, UPDATES, Subject, Trained
 from harness.experiment.scaffold import KINDS
 from harness.model.heads import Attention
 
@@ -103,9 +103,11 @@ def test_every_kind_is_an_example_of_less_than_forty_lines_under_a_name_of_ones_
     assert [arm.name for arm in shown.arms] == [arm.name for arm in (baseline, *arms)]
 
 
-def test_a_kind_that_is_none_is_answered_with_those_there_are(here, capsys):
+def test_a_kind_that_is_none_is_answered_with_those_there_are(here, capsys, kept_line):
     assert ablate("new-change", "idea", "--kind", "los") == 2
-    assert "--kind los: no such kind; did you mean 'loss'?" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "--kind los: no such kind; did you mean 'loss'?" in said
+    kept_line(said)
     assert not list(here.iterdir())
 
 
@@ -210,11 +212,13 @@ def test_a_bad_name_is_refused_in_one_line(here, capsys, name, kept_line):
 
 
 @pytest.mark.parametrize("taken", ["idea.py", "experiments/idea.yaml", "test_idea.py"])
-def test_nothing_is_overwritten(here, capsys, taken):
+def test_nothing_is_overwritten(here, capsys, taken, kept_line):
     (here / taken).parent.mkdir(exist_ok=True)
     (here / taken).write_text("mine", encoding="utf-8")
     assert ablate("new-change", "idea") == 2
-    assert f"{taken}: is there already" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"{taken}: is there already" in said
+    kept_line(said)
     assert [p for p in here.rglob("*") if p.is_file()] == [here / taken]
     assert (here / taken).read_text(encoding="utf-8") == "mine"
 
@@ -314,3 +318,10 @@ def test_the_laws_are_asked_of_every_arm_that_a_plug_in_is_on_in(tmp_path):
     subject = Subject(ideas / "z_loss.yaml", tmp_path)
     assert subject.arms and subject.configs.keys() == subject.arms.keys()
     assert "baseline" not in subject.arms
+    for trained in (subject.baseline, *subject.arms.values()):
+        assert trained.losses.shape == (UPDATES,) and len(trained.batches) == UPDATES + 1
+        steps = trained.core.config.schedule.steps
+        assert len(trained.factors()) == steps and trained.factors()[0] == 1.0
+    trains_again = ("off_is_the_preset", "the_same_seed_is_the_same_run")
+    for law in LAWS.keys() - {*trains_again}:
+        LAWS[law](subject)

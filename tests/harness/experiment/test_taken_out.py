@@ -1,6 +1,7 @@
 """Taking a part out of a recipe is one line: what requires the part goes with it, and `plan` names it."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -79,13 +80,16 @@ def test_what_a_change_itself_sets_does_not_go(tmp_path: Path) -> None:
         load_experiment(str(experiment(tmp_path, "r58", out=factor)), device="cpu")
 
 
-def test_only_what_is_switched_off_takes_something_with_it(tmp_path: Path) -> None:
+def test_only_what_is_switched_off_takes_something_with_it(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     """Another value of what something requires is no wish to lose that."""
-    with pytest.raises(UserError, match=r"requires optim\.matrix_optimizer to be muon"):
+    with pytest.raises(UserError, match=r"requires optim\.matrix_optimizer to be muon") as refused:
         load_experiment(
             str(experiment(tmp_path, "r58", adamw={"optim.matrix_optimizer": "adamw"})),
             device="cpu",
         )
+    kept_line(str(refused.value))
 
 
 def test_together_parts_take_out_what_each_takes_out_and_it_is_told_once(
@@ -101,15 +105,23 @@ def test_together_parts_take_out_what_each_takes_out_and_it_is_told_once(
     assert [line.partition(":")[0] for line in lines] == [smear.name, skip.name]
 
 
-def test_what_still_does_not_fit_is_refused_with_what_went(tmp_path: Path) -> None:
+def test_what_still_does_not_fit_is_refused_with_what_went(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     fields = {"model.value_embed": None}
     said = r"optim\.gate_rule=adam is of the gates .* \(model\.value_mix, .* went with what it"
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=said) as refused:
         load_experiment(str(experiment(tmp_path, MODERN, out=fields)), device="cpu")
+    kept_line(str(refused.value))
 
 
-def test_axes_that_move_nothing_in_an_arm_are_refused_by_its_name(tmp_path: Path) -> None:
+def test_axes_that_move_nothing_in_an_arm_are_refused_by_its_name(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     file = experiment(tmp_path, "r58", out={"model.smear": False})
     file.write_text(file.read_text() + "axes: {optim.smear_gate_lr: [x0.5, x2]}\n")
-    with pytest.raises(UserError, match="the axes move nothing in arm 'out': leave it out"):
+    with pytest.raises(
+        UserError, match="the axes move nothing in arm 'out': leave it out"
+    ) as refused:
         load_experiment(str(file), device="cpu")
+    kept_line(str(refused.value))

@@ -1,5 +1,6 @@
 """What says where to round does nothing in fp32: an arm that is another one there is left out, and it is said how it is one."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,14 @@ def test_it_is_an_arm_where_the_record_s_precision_is(tmp_path: Path) -> None:
     assert names(load(tmp_path, RELU2 + TABLES, "cuda", **fp32)) == everything[:2]
 
 
-def test_where_it_is_the_only_question_it_is_refused_with_the_way_to_ask_it(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"run it with precision\.mode=record: fp32 rounds nowhere"):
+def test_where_it_is_the_only_question_it_is_refused_with_the_way_to_ask_it(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(
+        UserError, match=r"run it with precision\.mode=record: fp32 rounds nowhere"
+    ) as refused:
         load(tmp_path, TABLES)
+    kept_line(str(refused.value))
     assert names(load(tmp_path, TABLES, **ROUNDED)) == ["baseline", "tables"]
 
 
@@ -84,10 +90,13 @@ def test_a_chain_goes_on_from_the_arm_that_is_there(tmp_path: Path) -> None:
     assert e.arms[2].config.model.rope_table_dtype == "bf16"
 
 
-def test_beside_what_needs_a_gpu_each_has_its_reason(tmp_path: Path) -> None:
+def test_beside_what_needs_a_gpu_each_has_its_reason(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     kernel = "  cudnn: r08.cudnn_attention\ngpu_only: [cudnn]\n"
-    with pytest.raises(UserError, match="arm 'tables' is the baseline on this machine"):
+    with pytest.raises(UserError, match="arm 'tables' is the baseline on this machine") as refused:
         load(tmp_path, TABLES + kernel)
+    kept_line(str(refused.value))
     e = load(tmp_path, RELU2 + TABLES + kernel)
     assert e.left_out == (
         "cudnn: needs CUDA, which this machine lacks",
