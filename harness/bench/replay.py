@@ -17,6 +17,7 @@ from harness.bench.recording import RecordedFacts, Recording
 from harness.config.device import for_device
 from harness.config.presets import Values, preset_values, to_config
 from harness.config.validate import check_config
+from harness.errors import UserError
 from harness.model.mask import dense_mask, document_ids
 from harness.model.tokens import Tokens
 from harness.optim.muon import Group
@@ -89,9 +90,12 @@ def sized(values: Values, sizes: RecordedFacts) -> Values:
 def build(recording: Recording) -> Core:
     """The core of the preset that a recording names, with its sizes and initial weights."""
     sizes = recording.meta["config"]
-    values, _ = preset_values(recording.meta["record"])
-    config, _ = for_device(to_config(sized(values, sizes)), "cpu", frozenset())
-    check_config(config)
+    try:
+        values, _ = preset_values(recording.meta["record"])
+        config, _ = for_device(to_config(sized(values, sizes)), "cpu", frozenset())
+        check_config(config)
+    except UserError as error:
+        raise recording.refuse(".json", str(error)) from None
     # the table's rows are the vocabulary, or already a multiple of what they are padded to
     tokens = Tokens(
         vocab_size=sizes["vocab_embed"],

@@ -1,6 +1,7 @@
 """What the doctor finds on a machine with everything, and what it advises on one with nothing."""
 
 import subprocess
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +20,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, str]]:
 
     def run(command: tuple[str, ...], **how: object) -> SimpleNamespace:
         assert command[1:] == ("--version",)
+        assert how == {"capture_output": True, "text": True, "timeout": 20, "check": False}
         code, out = there[command[0]]
         if code < 0:
             raise subprocess.TimeoutExpired(command, 20)
@@ -77,7 +79,9 @@ def test_a_machine_with_everything_lacks_nothing(
 
 
 def test_a_machine_without_gpus_or_tools_says_what_to_install(
-    programs: dict[str, tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+    programs: dict[str, tuple[int, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    kept_line: Callable[[str], None],
 ) -> None:
     monkeypatch.setattr(doctor.sys, "version_info", (3, 10))
     monkeypatch.setattr(torch.version, "cuda", None)
@@ -87,6 +91,7 @@ def test_a_machine_without_gpus_or_tools_says_what_to_install(
         *("compiler", "nccl", "slurm"),
     ]
     assert "3.11" in str(told["python"]) and "built without CUDA" in str(told["gpus"])
+    kept_line("\n".join(f"{what}: {words}" for what, words in told.items()))
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(doctor.sys, "version_info", (3, 11))
     told = advice()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -9,15 +10,16 @@ from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from harness.bench import gpu_check, machine_checks
+from harness.bench import gpu_check, kernel_check, machine_checks
 from harness.bench.breakdown import kernel_time
 from harness.bench.gather_check import gather
 from harness.bench.gpu_check import CheckRow, run_check, start, write
-from harness.bench.kernel_check import attention, loss_bound, losses, row, small
+from harness.bench.kernel_check import attention, loss_bound, losses, row, small, with_gradients
 from harness.bench.machine_checks import Check, Place, check_runner, check_training
 from harness.bench.steps import resolve
 from harness.config.run import with_fields
@@ -95,6 +97,60 @@ def test_attention_kernels_agree_and_a_wrong_one_would_be_told() -> None:
     assert not row("wrong", x * 1.1, x, 0.03).passed
 
 
+def test_each_mask_is_made_of_documents_and_a_window_for_both_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    masks: list[tuple[str, str | None, str, int]] = []
+    used: list[tuple[str, Any]] = []
+
+    def make_mask(
+        kernel: str, docs: torch.Tensor, window: torch.Tensor, kind: str | None, builder: str
+    ) -> str:
+        assert docs.bincount().tolist() == [85, 85, 85, 1]
+        masks.append((kernel, kind, builder, int(window)))
+        return f"{kernel}, {kind}"
+
+    def kernel(name: str) -> Any:
+        def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any) -> torch.Tensor:
+            assert {t.shape for t in (q, k, v)} == {(1, 2, 256, 128)}
+            assert not torch.equal(q, k) and not torch.equal(k, v)
+            used.append((name, mask))
+            return q + 2 * k + (1.02 if name in ("flex", "sdpa") else 1) * 3 * v
+
+        return run
+
+    monkeypatch.setattr(kernel_check, "make_mask", make_mask)
+    kernels = {name: kernel(name) for name in ("dense", "flex", "math", "sdpa")}
+    monkeypatch.setattr(kernel_check, "KERNELS", kernels)
+    rows = list(attention("cpu"))
+    kinds = [(None, "traced", 192), ("token", "traced", 192)]
+    kinds += [("clipped", "partial", 192), ("block", "partial_and_full", 2)]
+    expected = [(n, kind, *how) for kind, *how in kinds for n in ("flex", "dense")]
+    assert masks == expected
+    of_masks = [(n, f"{n}, {kind}") for kind, *_ in kinds for n in ("dense", "flex")]
+    assert used == [*of_masks, ("math", None), ("sdpa", None)]
+    assert {row.bound for row in rows} == {0.03} and all(row.passed for row in rows)
+    found = [row.error for row in rows]
+    assert found[5:7] == [0.0, 0.0] and found[7] == pytest.approx(0.02, rel=1e-3)
+    assert all(0.005 < error < 0.03 for error in found[:5])
+
+
+def test_gradients_are_of_the_product_with_fixed_numbers() -> None:
+    tensors = [torch.full((2, 500), float(n)) for n in (1, 2, 3)]
+
+    def kernel(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: int) -> torch.Tensor:
+        return mask * (2 * q + 3 * k * k + 5 * v)
+
+    y, of_q, of_k, of_v = with_gradients(kernel, tensors, 7)
+    assert torch.equal(y, torch.full((2, 500), 7.0 * (2 + 12 + 15))) and not y.requires_grad
+    weights = of_q / 14
+    assert torch.allclose(of_k, 7 * 12 * weights) and torch.allclose(of_v, 35 * weights)
+    assert 0.9 < weights.std() < 1.1 and not torch.equal(weights[0], weights[1])
+    again = with_gradients(kernel, tensors, 7)
+    assert all(map(torch.equal, again, (y, of_q, of_k, of_v)))
+    assert not any(t.requires_grad for t in tensors)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["r08", "r18"])
 def test_roundings_stay_within_half_of_the_bound_at_other_seeds_too(preset: str) -> None:
@@ -118,7 +174,9 @@ def test_a_training_that_learns_nothing_fails(
     assert not check_training(place, "r08")["passed"]
 
 
-def test_every_way_a_check_ends_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_way_a_check_ends_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     place = Place(device="cpu", dry=True, folder=tmp_path)
     assert run_check("training", "r08", place, limit_s=99, left_s=5).status == "not run"
 
@@ -131,6 +189,7 @@ def test_every_way_a_check_ends_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
     process(1, "", "Traceback\nRuntimeError: no kernel")
     assert run_check("training", "r08", place, limit_s=99).reason == "RuntimeError: no kernel"
+    assert capsys.readouterr() == ("", "Traceback\nRuntimeError: no kernel\n")
     for figures, status in (
         ({"passed": False}, "failed"),
         ({"a": 1}, "passed"),
@@ -165,7 +224,9 @@ def test_one_check_that_fails_fails_the_machine_and_the_page_tells(
     )
     result = gpu_check.check_machine(["r08", "r18"], Place(device="cpu", dry=True, folder=tmp_path))
     assert not result.passed and len(result.checks) == 2
-    write(result, tmp_path / "out")
+    for _ in range(2):  # into the same folder, however deep
+        write(result, tmp_path / "deep" / "out")
+    shutil.move(tmp_path / "deep" / "out", tmp_path)
     assert json.loads((tmp_path / "out" / "gpu-check.json").read_text()) == asdict(result)
     page = (tmp_path / "out" / "gpu-check.html").read_text()
     HTMLParser().feed(page)
@@ -242,6 +303,43 @@ def test_a_second_start_is_held_against_the_first() -> None:
     share = start([first, second], "r08", dry=False).figures["share"]  # type: ignore[union-attr]
     assert share == pytest.approx(9 / 40)
     assert start([first], "r08", dry=False) is None
+    assert start([first, second], "r08", dry=True) is None
+    others = [replace(row, preset=preset) for row in (first, slower) for preset in ("r04", "r18")]
+    among_others = start([first, second, *others], "r08", dry=False)
+    assert among_others is not None and among_others.figures["share"] == share
+    assert start(others, "r08", dry=False) is None
+    less_than_a_step = {"warmup_s": 5.0, "step_ms_median": 11_000.0}
+    at_once = start([first, replace(second, figures=less_than_a_step)], "r08", dry=False)
+    assert at_once is not None and (at_once.figures["second_s"], at_once.status) == (0.0, "passed")
+    assert start([replace(first, figures=less_than_a_step), second], "r08", dry=False) is None
+    quarter = replace(second, figures={"warmup_s": 10.0, "step_ms_median": 0.0})
+    at_the_bound = start([first, quarter], "r08", dry=False)
+    assert at_the_bound is not None and at_the_bound.status == "failed"
+    assert at_the_bound.figures == {"first_s": 40.0, "second_s": 10.0, "share": 0.25, "bound": 0.25}
+    assert (at_the_bound.check, at_the_bound.preset) == ("warm start", "r08")
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_every_preset_whose_starts_were_timed_has_a_row_of_its_second(
+    dry: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_check(name: str, preset: str, *_: object, **__: object) -> CheckRow:
+        warmup_s = {"synthetic": 40.0, "real": 10.0 if preset == "r18" else 8.0}[name]
+        figures = {"warmup_s": warmup_s, "step_ms_median": 0.0}
+        return CheckRow(check=name, preset=preset, status="passed", figures=figures)
+
+    monkeypatch.setattr(gpu_check, "run_check", run_check)
+    check = Check(run=check_training, limit_s=9, which="all")
+    monkeypatch.setattr(gpu_check, "CHECKS", {"synthetic": check, "real": check})
+    monkeypatch.setattr(gpu_check, "environment", lambda device: {"device": device})
+    presets, device = ["r08", "r18"], "cpu" if dry else "cuda"
+    result = gpu_check.check_machine(presets, Place(device=device, dry=dry, folder=tmp_path))
+    starts = [(name, preset, "passed") for name in ("synthetic", "real") for preset in presets]
+    second = [("warm start", "r08", "passed"), ("warm start", "r18", "failed")]
+    ends = [(row.check, row.preset, row.status) for row in result.checks]
+    assert ends == starts + ([] if dry else second)
+    assert (result.passed, result.dry_run) == (dry, dry)
+    assert (result.presets, result.environment) == (presets, {"device": device})
 
 
 def test_checks_that_time_nothing_run_side_by_side_and_alone_if_that_fails(

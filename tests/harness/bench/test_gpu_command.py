@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from harness.bench import gpu_check
-from harness.bench.gpu_check import environment, planned_s, run_check
+from harness.bench.gpu_check import Session, environment, planned_s, run_check
 from harness.bench.gpu_page import CheckRow, GpuCheck
 from harness.bench.machine_checks import Check, Place, check_attention
 
@@ -95,7 +95,8 @@ def test_a_check_is_a_process_with_a_limit_and_kernels_of_its_preset(
 
     def run(command: list[str], **how: Any) -> SimpleNamespace:
         told.append((command, how))
-        return SimpleNamespace(returncode=0, stdout='noise\n{"a": 1, "passed": true}\n', stderr="")
+        out = 'noise\nand more\n{"a": 1, "passed": true}\n'
+        return SimpleNamespace(returncode=0, stdout=out, stderr="")
 
     times = iter([100.0, 107.5] * 4)
     monkeypatch.setattr(subprocess, "run", run)
@@ -112,6 +113,7 @@ def test_a_check_is_a_process_with_a_limit_and_kernels_of_its_preset(
     assert command == [*module, "--one", "training", "r08", "--folder", str(tmp_path)]
     assert dry_command == [*command, "--dry-run"]
     assert (how["timeout"], dry_how["timeout"]) == (60, 99)
+    assert how["capture_output"] and how["text"]
     assert how["env"]["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "kernels" / "r08")
     assert (Path(how["cwd"]) / "harness" / "bench" / "gpu_check.py").is_file()
 
@@ -146,8 +148,12 @@ def test_the_machine_is_described_by_its_versions_and_cards(
     assert (here["gpus"], here["cudnn"], here["memory_gib"]) == ([], None, None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda i: f"Card {i}")
-    memory = SimpleNamespace(total_memory=80 * 2**30)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: memory)
+    gib = [80, 40]
+    monkeypatch.setattr(
+        torch.cuda,
+        "get_device_properties",
+        lambda i: SimpleNamespace(total_memory=gib[i] * 2**30),
+    )
     monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 9)
     there = environment("cuda")
     assert (there["gpus"], there["cudnn"], there["memory_gib"]) == (["Card 0", "Card 1"], 9, 80.0)
@@ -171,6 +177,8 @@ def test_the_time_of_all_is_the_sum_of_the_limits_those_side_by_side_at_once(
     assert planned_s(three, dry=False) == 100 + 30 + 5 + 1
     assert planned_s(three, dry=True) == 3 * 136
     assert planned_s(["r08", "r18"], dry=False) == sum(c.limit_s for c in checks.values()) - 60
+    monkeypatch.setattr(gpu_check, "CHECKS", {"d": checks["d"]})
+    assert planned_s(three, dry=False) == 5
 
 
 def test_each_check_has_its_own_limit_three_times_as_long_in_a_dry_run(
@@ -192,5 +200,9 @@ def test_each_check_has_its_own_limit_three_times_as_long_in_a_dry_run(
     assert told == [("x", "r08", 120, 98.0), ("x", "r18", 120, 96.0)]
     assert (result.passed, result.wall_s, result.verdict) == (False, 10.0, "FAILED")
     first, second = capsys.readouterr().out.splitlines()
-    assert first.split() == ["x", "r08", "failed", "3.2", "s", "why"]
+    assert first == "x          r08  failed      3.2 s  why"
     assert second.split()[1] == "r18"
+    monkeypatch.setattr(gpu_check.time, "perf_counter", lambda: 0.0)
+    place = Place(device="cpu", dry=False, folder=tmp_path)
+    Session(place=place, began_s=0.0, total_s=50.0).run("x", "r08")
+    assert told[-1] == ("x", "r08", 40, 50.0)

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from html.parser import HTMLParser
 
-from harness.bench.gpu_page import CheckRow, GpuCheck, cell, page, table
+from harness.bench.gpu_page import CheckRow, GpuCheck, cell, page, section, table
 
 CHECKS = [
     CheckRow(
@@ -119,6 +119,13 @@ def test_the_page_says_how_each_check_and_the_whole_ended() -> None:
     )
     dry = read(page(result(dry_run=True))).words[1][1]
     assert dry.startswith("GPU check (dry run: ")
+
+
+def test_single_figures_come_before_all_tables() -> None:
+    figures = {"first": [{"a": 1}], "second": [{"b": 2}], "third": [{"c": 3}], "one": 4}
+    row = CheckRow(check="x", preset="r08", status="passed", figures=figures)
+    heads = [rows[0] for rows in read(section(row)).tables]
+    assert heads == [["figure", "value"], ["a"], ["b"], ["c"]]
 
 
 def test_numbers_stand_to_the_right_and_a_row_may_lack_a_column() -> None:

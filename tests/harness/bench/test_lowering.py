@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from harness.bench import traffic as traffic_module
+from harness.bench.steps import resolve
 from harness.bench.traffic import Graph, Network, build, lowered, traffic
 from harness.errors import UserError
 
@@ -129,6 +131,83 @@ def test_a_kernel_is_too_large_where_its_smallest_form_wants_more_than_a_block_m
     assert made.binaries == 3 and made.too_large == [f"first: {room + 1} bytes"]
     assert asdict(made) | {"binaries": None, "too_large": ()} == asdict(plain)
     assert warmed == [True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("preset", "rows", "descends"), [("r08", 4, False), ("r08", 2, True), ("r18", 1, False)]
+)
+def test_the_first_update_of_one_pass_is_what_is_lowered(
+    preset: str, rows: int, descends: bool, lowering: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a card, of tensors that hold nothing, by a compiler that keeps the code of every graph."""
+    told: list[Any] = []
+    compiled: dict[str, Any] = {}
+
+    class OfOnePass:
+        def __init__(self, config: Any, tokens: Any, *, seed: int, device: str) -> None:
+            told.append((config.system.compile, tokens.vocab_size, tokens.separator, device))
+            told.append((tokens.seq_len, len(tokens.texts)))
+            self.forward = "plain"
+
+        def set_step(self, step: int) -> str:
+            return f"window of {step}"
+
+        def gradients(self, batches: Any, window: str) -> None:
+            ((ids, targets),) = batches
+            told.append((self.forward, window))
+            told.extend((tuple(t.shape), t.dtype) for t in (ids, targets))
+            assert isinstance(ids + outside, FakeTensor) and isinstance(targets, FakeTensor)
+            compiled["backend"]("a graph", ["inputs"])
+
+    def compile_fx(graph: str, inputs: list[str], *, inner_compile: Any) -> None:
+        told.append((graph, inputs))
+        with pytest.raises(lowering.Lowered):
+            getattr(lowering.GraphLowering, lowering.LOADS)(lowered_graph())
+        compiled["inner"] = inner_compile
+
+    def zeros(*sizes: int, device: torch.device, **how: Any) -> torch.Tensor:
+        told.append(str(device))
+        return plain_zeros(*sizes, **how)
+
+    plain_zeros, outside = torch.zeros, torch.ones(1, dtype=torch.int32)
+    monkeypatch.setattr(torch, "zeros", zeros)
+    monkeypatch.setattr(lowering.GraphLowering, lowering.LOADS, None, raising=False)
+    monkeypatch.setattr(lowering, "Core", OfOnePass)
+    monkeypatch.setattr(lowering, "compile_fx", compile_fx)
+    monkeypatch.setattr(
+        torch, "compile", lambda model, **how: compiled.update(how) or f"{model}, compiled"
+    )
+    settings = {"data.micro_tokens": rows * 1024, "data.seq_len": 1024}
+    settings |= {"system.coordinate_descent": descends}
+    config, _ = resolve(preset, scale="gpt2", device="cuda", settings=settings)
+    inductor = torch._inductor.config
+    with inductor.patch(coordinate_descent_tuning=not descends):
+        made = lowering.lower(config)
+        assert inductor.coordinate_descent_tuning is descends
+    shape, inputs = (1, rows, 1024), getattr(torch, config.data.input_dtype)
+    assert told == [
+        *(("off", 50257, 50256, "cuda"), (1024, 50257), "cuda:0", "cuda:0"),
+        *(("plain, compiled", "window of 0"), (shape, inputs), (shape, torch.int64)),
+        ("a graph", ["inputs"]),
+    ]
+    assert [graph.graph for graph in made.graphs] == ["forward"] and compiled["dynamic"] is False
+    assert compiled["inner"] == made.compile
+
+
+def test_an_attention_library_is_one_causal_call_without_dropout(
+    lowering: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def flash(*given: Any, **options: Any) -> tuple[str, str]:
+        asked.append((given, options))
+        return "what heads add", "a sum per row"
+
+    monkeypatch.setattr(torch.ops.aten, "_scaled_dot_product_flash_attention", flash)
+    assert lowering.library_attention("q", "k", "v", "no mask", 0.125) == "what heads add"
+    assert lowering.library_attention("q", "k", "v", "no mask") == "what heads add"
+    assert [options for _, options in asked] == [{"scale": 0.125}, {"scale": None}]
+    assert {given for given, _ in asked} == {("q", "k", "v", 0.0, True)}
 
 
 def test_every_network_is_a_line_of_its_graphs(
@@ -292,7 +371,9 @@ def test_the_graphs_of_each_network_have_its_own_times(
     assert [graph.graph for graph in small] == ["forward", "backward"]
     assert {graph.kernel_ms for graph in (*small, *large)} == {0.5}  # 1 GB at 2000 GB/s
     assert small[0].product_ms < large[0].product_ms
+    n_run = len(ran)
     with pytest.raises(UserError, match="unknown record 'r99'"):
-        traffic([Network("r99")])
+        traffic([Network("r08"), Network("r99")])
+    assert len(ran) == n_run  # nothing is generated before all of them are known
     with pytest.raises(ValueError):
         traffic([Network("r08")])  # a line more than networks

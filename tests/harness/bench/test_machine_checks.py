@@ -222,6 +222,7 @@ def test_the_runner_takes_as_many_gpus_as_share_eight_ranks(
     of_runs, _ = resolve(preset, scale="gpt2", device="cuda", settings=fields)
     assert of_runs.data.ranks == 8
     assert at_budget(of_runs, runner_check.STEPS).schedule.steps == 4
+    assert check_runner(Place(device="cpu", dry=True, folder=tmp_path), preset)["world"] == 2
 
 
 def test_the_runner_names_the_package_that_is_missing(
@@ -299,7 +300,8 @@ def test_a_short_training_has_the_proportions_of_its_preset(
         assert (field in fields) == (share is not None)
         assert share is None or abs(fields[field] - share) <= 0.5
     place.config(preset, **fields)  # whose schedules fit into so many steps
-    check_training(Place(device="cpu", dry=True, folder=tmp_path), preset)
+    tiny = check_training(Place(device="cpu", dry=True, folder=tmp_path), preset)
+    assert tiny["losses"] == pytest.approx([1.0 / (1 + step) for step in range(30)])
     assert "data.batch_tokens" not in told[1] and told[1]["schedule.steps"] == 30
 
 
@@ -319,6 +321,16 @@ def test_a_check_is_run_for_the_presets_that_it_names() -> None:
     three = ["r08", "r12", "r18"]
     for which, presets in (("first", ["r08"]), ("last", ["r18"]), ("all", three)):
         assert Check(run=check_real, limit_s=1, which=which).presets(three) == presets
+    assert {name: (check.limit_s, check.which) for name, check in CHECKS.items()} == {
+        "attention": (120, "first"),
+        "networks": (120, "all"),
+        "synthetic": (150, "all"),
+        "real": (60, "all"),
+        "training": (120, "all"),
+        "runner": (150, "all"),
+        "backends": (90, "first"),
+        "gather": (60, "last"),
+    }
     assert [*CHECKS][:2] == ["attention", "networks"] and [*CHECKS][-1] == "gather"
     assert [name for name, check in CHECKS.items() if check.beside] == ["attention", "networks"]
 
@@ -373,7 +385,7 @@ def test_losses_of_one_batch_fall_and_are_its_seeds(monkeypatch: pytest.MonkeyPa
     sized = {f"data.{name}": n for name, n in sizes.items()} | {"data.ranks": 1}
     config, _ = resolve("r08", scale="tiny", device="cpu", settings=tiny | sized)
     found = kernel_check.losses(config, "cpu")
-    assert found.shape == (kernel_check.UPDATES + 1,) and found[-1] < found[0]
+    assert found.shape == (6,) and found[-1] < found[0]  # of five updates, and after them
     assert torch.equal(found, kernel_check.losses(config, "cpu"))
     other = kernel_check.losses(config, "cpu", seed=1)
     assert not torch.equal(found, other)

@@ -87,9 +87,11 @@ def test_the_figures_of_steps_follow_from_their_times(
         return flops
 
     monkeypatch.setattr(steps, "flops_per_token", flops_at)
+    monkeypatch.setattr(steps, "growth_at", lambda config, step: 10 + step)
     for warmup in (0, candidate.config.schedule.steps):
         monkeypatch.setattr(steps.time, "perf_counter", clock(0.0, 1.0))
-        measure(candidate, steps=4, warmup=warmup)
+        grown = measure(candidate, steps=4, warmup=warmup)
+        assert grown.tokens_per_s == (12 + warmup) * 10_240.0
     assert measure_at == [2, candidate.config.schedule.steps - 1]  # the middle; never past the end
 
 
@@ -260,7 +262,7 @@ def test_the_gather_takes_turns_and_leaves_out_what_warms_it_up(
 
     times: list[float] = []
     for n in range(1, 13):
-        times += [100.0 * n, 100.0 * n + n / 1000]
+        times += [n / 4000, n / 4000 + n / 1000]
     monkeypatch.setattr(gather_check.time, "perf_counter", clock(*times))
     monkeypatch.setattr(gather_check, "mp", within)
     ends = {"barrier": dist.barrier, "destroy_process_group": dist.destroy_process_group}

@@ -5,9 +5,11 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -18,13 +20,15 @@ from harness.__main__ import main
 from harness.bench.parity import (
     BOUNDS,
     ORTHOGONAL_BOUND,
+    Parity,
     check_directory,
     check_orthogonalize,
     check_record,
+    compare,
     norm_tolerance,
 )
 from harness.bench.recording import BATCHES, Recording
-from harness.bench.replay import build, sized, trajectory
+from harness.bench.replay import build, formula, sized, trajectory
 from harness.bench.units import UNITS
 from harness.config.device import for_device
 from harness.config.presets import names, preset_values, to_config
@@ -35,6 +39,8 @@ from harness.training.core import Core
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "data" / "golden"
 ORTHOGONALIZE = ROOT / "tests" / "data" / "orthogonalize.npz"
+ORTHOGONAL = [name for name in np.load(ORTHOGONALIZE) if not name.endswith("/input")]
+UNITS_FOLDER = ROOT / "tests" / "data" / "units"
 STEMS = sorted(p.stem for p in GOLDEN.glob("*.json"))
 QUICK = ["r04", "r15"]  # the tied and the newest kinds; the others are slow tests
 Arrays = dict[str, np.ndarray]
@@ -62,8 +68,18 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 @pytest.mark.parametrize(
     "stem", [s if s in QUICK else pytest.param(s, marks=pytest.mark.slow) for s in STEMS]
 )
-def test_a_recorded_script_is_reproduced(stem: str) -> None:
+def test_a_recorded_script_is_reproduced(stem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every figure that it told."""
+    figures: set[str] = set()
+
+    def noted(core: Core, recording: Recording) -> Arrays:
+        ours = trajectory(core, recording)
+        figures.update(ours)
+        return ours
+
+    monkeypatch.setattr(harness.bench.parity, "trajectory", noted)
     result = check_record(GOLDEN / stem)
+    assert figures == {*np.load(GOLDEN / f"{stem}.npz")} - {*BATCHES}
     assert result.passed
     assert result.deviations["losses"] <= 1e-5
     assert result.deviations["schedules"] == result.deviations["masks"] == 0
@@ -177,6 +193,76 @@ def test_another_width_depth_head_count_and_data_pass(
     }
 
 
+SIZES = {
+    "layers": 8,
+    "model_dim": 48,
+    "head_dim": 16,
+    "mlp_hidden": 144,
+    "sequence_length": 32,
+    "rows_per_micro_batch": 2,
+    "micro_steps": 3,
+    "num_iterations": 6,
+    "decay_iterations": 4,
+    "cooldown_frac": None,
+}
+OF_SIZES = {
+    "precision.mode": "fp32",
+    "model.n_layer": 8,
+    "model.d_model": 48,
+    "model.head_dim": 16,
+    "model.mlp_ratio": 3,
+    "data.seq_len": 32,
+    "data.micro_tokens": 64,
+    "data.ranks": 1,
+    "data.batch_tokens": 192,
+    "data.val_tokens": 64,
+    "data.val_seq_len": None,
+    "schedule.steps": 6,
+    "schedule.cooldown_steps": 4,
+    "schedule.cooldown_frac": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("told", "fields"),
+    [
+        ({}, {}),
+        ({"window_fixed_tokens": 128, "window_end_tokens": None}, {"schedule.window_tokens": 128}),
+        ({"window_end_tokens": 192}, {"schedule.window_tokens": 192}),
+        ({"window_fixed_tokens": 1, "window_end_tokens": 2}, {"schedule.window_tokens": 2}),
+        ({"warmup_iterations": 0}, {"schedule.warmup_steps": 0}),
+        ({"momentum_warmup_steps": 5}, {"optim.muon_momentum_warmup_steps": 5}),
+        ({"momentum_warmup_steps": None}, {}),
+    ],
+)
+def test_what_a_recording_says_of_sizes_and_lengths_takes_the_place_of_the_presets(
+    told: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    preset = {"model.n_layer": 99, "schedule.window_tokens": 77, "optim.adam_lr": 0.5}
+    found = sized(preset, {**SIZES, **told})
+    assert found == {**preset, **OF_SIZES, **fields}
+    assert isinstance(found["model.mlp_ratio"], int)
+
+
+def test_initial_values_follow_the_formula_of_their_names() -> None:
+    """Standard normal numbers by the name's checksum, as wide and about the centre that it says."""
+    cases: dict[str, tuple[float, Any]] = {
+        "value_embeds.0.weight": (0.5, 0.0),
+        "blocks.0.residual_mix": (0.02, [1.0, 0.0]),
+        "blocks.0.attn.value_mix": (0.02, 0.5),
+        "skip_weights": (0.02, 1.0),
+        "blocks.0.attn.q.weight": (0.05, 0.0),
+        **{f"blocks.0.{kind}": (0.05, 0.0) for kind in ("bias", "scale", "turn", "weight", "zero")},
+    }
+    for name, (spread, centre) in cases.items():
+        seeded = np.random.Generator(np.random.PCG64(crc32(name.encode())))
+        z = seeded.standard_normal((3, 2))
+        assert formula(name, (3, 2), False) == pytest.approx(centre + spread * z, rel=1e-6)
+        assert formula(name, (3, 2), True).dtype == np.float32
+    apart, tied = (formula("embed.weight", (3, 2), is_tied) for is_tied in (False, True))
+    assert apart == pytest.approx(10 * tied, rel=1e-6)
+
+
 def nudge(name: str, by: float) -> Callable[[Arrays], None]:
     def change(arrays: Arrays) -> None:
         arrays[name] = arrays[name].copy()
@@ -257,8 +343,71 @@ def test_norms_are_held_against_bounds_of_their_kind_and_a_silent_scalars_agains
     assert norm_tolerance(core, order).compared.all()
 
 
+@pytest.mark.parametrize("case", sorted(ORTHOGONAL))
+def test_every_orthogonalisation_is_held_against_its_own(case: str, tmp_path: Path) -> None:
+    """But those of a matrix of zeros, of which any may come."""
+    arrays = dict(np.load(ORTHOGONALIZE))
+    arrays[case] = arrays[case] + np.float32(2 * ORTHOGONAL_BOUND)
+    np.savez(tmp_path / "orthogonalize.npz", **arrays)
+    found = check_orthogonalize(tmp_path / "orthogonalize.npz")
+    assert found.passed == case.startswith("7/")
+    assert (found.deviations["losses"] > 1.5 * ORTHOGONAL_BOUND) == (not found.passed)
+
+
+def facts(**arrays: Any) -> Recording:
+    """A recording of one parameter and these figures."""
+    return Recording(
+        stem=Path("r08_mine"),
+        meta={"parameter_order": ["head.weight"]},
+        arrays={name.replace("__", "/"): np.array(array) for name, array in arrays.items()},
+    )
+
+
+def test_the_largest_deviation_of_each_kind_is_told() -> None:
+    parameters = {"head.weight": SimpleNamespace(role="head")}
+    model = SimpleNamespace(named_parameters=parameters.items)
+    core: Any = SimpleNamespace(config=to_config(preset_values("r08")[0]), model=model)
+    theirs = facts(
+        loss__val=[4.0, 5.0],
+        loss__train=[1.0],
+        schedule__lr=[[0.5, 0.25]],
+        mask__packed=np.array([1, 2, 3, 4], dtype=np.uint8),
+        init_norm=[2.0],
+        train__inputs=[3.0],
+        loss__other=[np.nan, np.nan],
+    )
+    ours = {name: array.copy() for name, array in theirs.arrays.items() if "other" not in name}
+    assert compare(theirs, core, ours) == dict.fromkeys(BOUNDS, 0.0)
+    ours |= {
+        "loss/val": np.array([4.5, 4.25]),
+        "loss/train": np.array([1.125]),
+        "schedule/lr": np.array([[0.5, 0.375]]),
+        "mask/packed": np.array([1, 2, 7, 4]),
+        "init_norm": np.array([2.0 + 3 * (2e-4 + 1e-7)]),
+    }
+    found = compare(theirs, core, ours)
+    assert found == {
+        "losses": 0.75,
+        "schedules": 0.125,
+        "masks": 0.25,
+        "norms": pytest.approx(3e-4),
+    }
+    for name, column in (("loss/val", "losses"), ("schedule/lr", "schedules")):
+        missing = {key: array for key, array in ours.items() if key != name}
+        assert compare(theirs, core, missing)[column] == np.inf
+    assert compare(facts(init_norm=[2.0], loss__some=[np.nan, 1.0]), core, {}) == {
+        **dict.fromkeys(BOUNDS, 0.0),
+        "losses": np.inf,
+    }
+    with pytest.raises(UserError) as refused:
+        compare(theirs, core, ours | {"loss/val": np.zeros(3)})
+    assert str(refused.value).startswith(
+        "r08_mine.npz: loss/val has shape (2,), but the sizes in the JSON make (3,); "
+    )
+
+
 def test_a_wrong_orthogonalisation_fails(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kept_line: Callable[[str], None]
 ) -> None:
     arrays = dict(np.load(ORTHOGONALIZE))
     nudge("0/r11_steps5", 1e-4)(arrays)
@@ -270,6 +419,7 @@ def test_a_wrong_orthogonalisation_fails(
     np.savez(tmp_path / "orthogonalize.npz", **unknown)
     code, _, error = run(capsys, str(tmp_path))
     assert code == 2 and "holds no case that is known here, CASE/input with CASE/" in error
+    kept_line(error)
 
 
 # ---------------------------------------------------------------- broken files
@@ -300,11 +450,18 @@ def shorter(stem: Path) -> None:
     np.savez(stem.with_suffix(".npz"), **{**arrays, "train/inputs": arrays["train/inputs"][:-1]})
 
 
+def none_held_out(stem: Path) -> None:
+    arrays = dict(np.load(stem.with_suffix(".npz")))
+    none = {name: arrays[name][:0] for name in ("val/inputs", "val/targets")}
+    np.savez(stem.with_suffix(".npz"), **{**arrays, **none})
+
+
 BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "no config": (edited(None, lambda m: m.pop("config")), "config"),
     "config is a list": (edited(None, lambda m: m.update(config=[])), "config"),
     "a size missing": (edited("config", lambda c: c.pop("model_dim")), "config.model_dim"),
     "unknown preset": (edited(None, lambda m: m.update(record="r99")), "unknown record 'r99'"),
+    "impossible size": (edited("config", lambda c: c.update(head_dim=7)), "head_dim"),
     "another preset": (edited(None, lambda m: m.update(record="r09")), "not those of preset r09"),
     "wrong names": (edited("parameter_order", lambda o: o.__setitem__(0, "nowhere")), "nowhere"),
     "wrong group": (
@@ -326,12 +483,17 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "not an npz": (lambda stem: stem.with_suffix(".npz").write_bytes(b"no"), "npz"),  # type: ignore[dict-item,return-value]
     "a column missing": (without("loss/train_micro"), "loss/train_micro is missing"),
     "fewer batches": (shorter, "train/inputs"),
+    "none held out": (none_held_out, "val/inputs holds 0 tokens"),
 }
 
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_broken_recording_is_refused_in_one_line(
-    broken: str, recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    broken: str,
+    recorded: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    kept_line: Callable[[str], None],
 ) -> None:
     breaks, words = BROKEN[broken]
     for suffix in (".json", ".npz"):
@@ -342,19 +504,44 @@ def test_a_broken_recording_is_refused_in_one_line(
     assert not out
     assert len(err.splitlines()) == 1
     assert words in err
+    kept_line(err)
 
 
 @pytest.mark.parametrize("folder", ["empty", "missing"])
-def test_a_folder_without_recordings_is_refused(folder: str, tmp_path: Path) -> None:
+def test_a_folder_without_recordings_is_refused(
+    folder: str, tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no recorded trajectories"):
+    with pytest.raises(UserError, match="no recorded trajectories") as refused:
         check_directory(tmp_path / folder)
+    kept_line(str(refused.value))
 
 
-def test_a_folder_of_folders_names_them(recorded: Path) -> None:
-    shutil.copy(ORTHOGONALIZE, recorded.parent / "orthogonalize.npz")
-    with pytest.raises(UserError, match=f"name one of .*{recorded.name}"):
-        check_directory(recorded.parent)
+def test_a_folder_of_folders_names_them(tmp_path: Path, kept_line: Callable[[str], None]) -> None:
+    for place in ("second/r08", "first/r08", "first/r18", "."):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        shutil.copy(ORTHOGONALIZE, tmp_path / f"{place.removeprefix('.') or 'orthogonalize'}.npz")
+    with pytest.raises(UserError, match=r"name one of first, second$") as refused:
+        check_directory(tmp_path)
+    kept_line(str(refused.value))
+
+
+def test_a_folder_is_checked_in_the_order_of_its_records_then_units_then_orthogonalisations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Parity(record="r18", deviations={}, passed=True)
+    monkeypatch.setattr(
+        harness.bench.parity, "check_record", lambda stem: replace(found, record=stem.name)
+    )
+    for stem in ("r18", "r08"):
+        (tmp_path / f"{stem}.json").touch()
+        np.savez(tmp_path / f"{stem}.npz")
+    np.savez(tmp_path / "r04.npz", **{BATCHES[0]: np.zeros(1)})  # its JSON is missing
+    for name in ("yarn", "adam_records"):
+        shutil.copy(UNITS_FOLDER / f"{name}.npz", tmp_path)
+    shutil.copy(ORTHOGONALIZE, tmp_path)
+    checked = [parity.record for parity in check_directory(tmp_path)]
+    assert checked == ["r04", "r08", "r18", "adam_records", "yarn", "orthogonalize"]
 
 
 # ---------------------------------------------------------------- no shortcuts

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -121,16 +122,21 @@ def test_two_settings_or_two_presets_are_compared(
         (["r99"], "unknown record 'r99'"),
         (["r08", "--scale", "tinny"], "did you mean 'tiny'?"),
         (["r08", "--steps", "0"], "--steps 0: must be at least 1"),
+        (["r08", "--set", "model.head_dim=7"], "model.head_dim=7 does not divide"),
         (["r08", "--set", "model.n_leyer=2"], "did you mean 'model.n_layer'?"),
         (["--compare", "optim.ns_steps=1", "r08"], "a setting needs a preset"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_in_one_line(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    kept_line: Callable[[str], None],
 ) -> None:
     code, out, err = said(capsys, "bench", *arguments)
     assert (code, out) == (2, "")
     assert words in err and err.count("\n") == 1
+    kept_line(err)
 
 
 def test_interleaving_takes_turns_and_keeps_the_sides_apart() -> None:
@@ -138,22 +144,25 @@ def test_interleaving_takes_turns_and_keeps_the_sides_apart() -> None:
     pairs = interleave(lambda: order.append("a") or 1.0, lambda: order.append("b") or 2.0, 3)  # type: ignore[func-returns-value]
     assert order == ["a", "b", "b", "a", "a", "b"]
     assert pairs == [(1.0, 2.0)] * 3
-    assert ratio(pairs).ratio == 2.0
+    found = ratio(pairs)
+    assert (found.rounds, found.a_ms, found.b_ms, found.ratio) == (3, 1.0, 2.0, 2.0)
 
 
 def test_the_interval_of_a_median_is_that_of_the_sign_test() -> None:
     assert median_interval(range(5)) == (None, None)  # 2 / 2^5 > 0.05
     assert median_interval(range(6)) == (0, 5)  # 2 / 2^6 < 0.05
+    assert median_interval(range(14)) == (2, 11)  # 2 (1 + 14 + 91 + 364) / 2^14 > 0.05
     assert median_interval(range(20)) == (5, 14)  # the tables' order statistics 6 and 15
     with pytest.raises(UserError, match="at least one step"):
         ratio([])
 
 
 def test_synthetic_documents_end_where_the_separator_stands_and_nowhere_else() -> None:
-    for vocab in ((50_257, 50_256), (50_257, 256)):
+    for vocab in ((50_257, 50_256), (50_257, 256), (4, 3), (4, 1)):
         with synthetic(100_000, vocab) as text:
             ids = np.asarray(open_shard(text.shards[0]))
-        assert 50_000 < ids.max() <= vocab[0] - 1
+        assert 0.99 * (vocab[0] - 1) < ids.max() <= vocab[0] - 1 and len(ids) == 100_000
+        assert (text.name, text.vocab_size, text.separator) == ("synthetic", *vocab)
         assert (ids == text.separator).mean() == pytest.approx(1 / DOCUMENT_TOKENS, rel=0.5)
 
 

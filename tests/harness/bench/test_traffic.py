@@ -8,16 +8,19 @@ import importlib.util
 import json
 import os
 import shutil
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 
 from harness.__main__ import main
 from harness.bench import traffic as module
+from harness.bench.steps import resolve
 from harness.bench.traffic import BANDWIDTH, MATRIX_RATE, Graph, Network, Traffic, timed, traffic
 from harness.cli import bench_traffic
 from harness.config.presets import preset_values
 from harness.errors import UserError
+from harness.training.flops import flops_per_token
 from tests.small_presets import PRESETS
 
 SLACK = 1.005  # of the record's own bytes
@@ -94,6 +97,20 @@ def graph_of(graph: str = "forward", kernel_bytes: int = 0, product_bytes: int =
     return timed(Network("r08"), given, BANDWIDTH)
 
 
+def test_a_graph_keeps_its_figures_beside_its_times() -> None:
+    counts = {"kernels": 2, "launches": 3, "angles": 4, "binaries": 5, "too_large": ("k: 9 bytes",)}
+    sizes = {"kernel_bytes": 1_250_000_000, "product_bytes": 10**14 + 5 * 10**8}
+    found = timed(Network("r08"), Graph(graph="backward", **sizes, **counts), 3000.0)
+    assert found == Traffic(
+        graph="backward",
+        kernel_gb=1.25,
+        product_gb=100_000.5,
+        kernel_ms=pytest.approx(1.25 / 3, rel=1e-9),
+        product_ms=pytest.approx(100_000.5 / 3, rel=1e-9),
+        **counts,
+    )
+
+
 def test_the_least_time_is_that_of_memory_or_of_products() -> None:
     few, many = graph_of(product_bytes=10**6), graph_of(product_bytes=10**14)
     assert many.product_ms == pytest.approx(10**14 / (BANDWIDTH * 1e9) * 1e3)
@@ -101,6 +118,9 @@ def test_the_least_time_is_that_of_memory_or_of_products() -> None:
     # 65,536 tokens of record 8: 6 FLOPs a token for each of the 123,568,128 entries of its matrices, attention's, a third of both
     matrices = 6 * 123_568_128 * 65_536 / 3 / MATRIX_RATE * 1e3
     assert matrices < few.product_ms < 1.2 * matrices
+    config, _ = resolve("r08", scale="gpt2", device="cuda", settings={})
+    flops = flops_per_token(config, 50257, step=0).model * 65_536
+    assert few.product_ms == pytest.approx(flops / 3 / 989e12 * 1e3, rel=1e-9)
     backward = graph_of(graph="backward", product_bytes=10**6)
     assert backward.product_ms == pytest.approx(2 * few.product_ms)
 
@@ -140,7 +160,9 @@ def test_the_command_sets_two_sides_beside_each_other(
 
 
 def test_what_is_missing_is_said_in_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    kept_line: Callable[[str], None],
 ) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(
@@ -148,15 +170,27 @@ def test_what_is_missing_is_said_in_one_line(
     )
     code, out, err = said(capsys, "r08", "--traffic")
     assert code == 2 and not out and err.count("\n") == 1 and "[traffic]" in err
+    told = err
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace(origin=""))
     monkeypatch.setattr(shutil, "which", lambda name: None)
     code, _, err = said(capsys, "r08", "--traffic")
     assert code == 2 and err.count("\n") == 1 and "install g++" in err
+    told += err
     assert said(capsys, "r08", "--traffic", "--bandwidth", "0")[0] == 2
     code, _, err = said(capsys, "r08", "--bandwidth", "10")
     assert code == 2 and "--traffic alone" in err
+    kept_line(told + err)
+    here = {"g++": "/bin/g++", "clang++": "/bin/clang++"}
+    monkeypatch.setattr(shutil, "which", here.get)
+    assert module.check_tools() == here.pop("g++")
+    assert module.check_tools() == "/bin/clang++"
 
 
 def test_a_process_that_fails_is_told_by_its_last_words() -> None:
     with pytest.raises(UserError, match="building failed: no such card"):
         module.ran(["sh", "-c", "echo first >&2; echo no such card >&2; exit 3"], "building")
+    with pytest.raises(UserError, match=r"^building failed: no word$"):
+        module.ran(["false"], "building")
+    with pytest.raises(UserError, match=rf"^building failed: {'x' * 500}$"):
+        module.ran(["sh", "-c", f"echo {'x' * 600} >&2; exit 1"], "building")
+    assert module.ran(["sh", "-c", "cat; echo aside >&2"], "reading", input="a\n").stdout == "a\n"
