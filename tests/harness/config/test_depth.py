@@ -1,5 +1,6 @@
 """What is said of layers in a network that keeps some of them, and what a scale makes of a list."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,14 +73,17 @@ def test_a_scale_multiplies_every_value_of_a_list() -> None:
 
 @pytest.mark.parametrize("kept", ["[0, 1, 2]", "[0, 2, 1, 3]", "[0, 0, 1, 2]"])
 def test_layers_that_make_no_network_are_refused(
-    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_line: Callable[[str], None]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     scale = tmp_path / "experiments" / "scales" / "mine.yaml"
     scale.parent.mkdir(parents=True)
     scale.write_text(f"set: {{model.n_layer: 4}}\nlayers: {{12: {kept}}}\n")
-    with pytest.raises(UserError, match=r"mine\.yaml:2: layers .* of 12 .* ascending order"):
+    with pytest.raises(
+        UserError, match=r"mine\.yaml:2: layers .* of 12 .* ascending order"
+    ) as refused:
         load_scale("mine", "r20")
+    kept_line(str(refused.value))
 
 
 def test_every_toggle_that_lists_layers_is_known() -> None:

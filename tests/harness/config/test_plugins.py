@@ -105,25 +105,30 @@ def test_a_value_that_does_not_fit_is_refused_by_name(cap, field, given, message
     assert str(error.value) == message
 
 
-def test_an_experiment_refuses_a_value_that_does_not_fit(tmp_path):
+def test_an_experiment_refuses_a_value_that_does_not_fit(tmp_path, kept_line):
     with pytest.raises(
         UserError, match=r"capped\.yaml:9: plugin\.cap\.cap is 'big', but must be a number"
-    ):
+    ) as refused:
         experiment(tmp_path, EXPERIMENT.replace("0.5", "big"))
+    kept_line(str(refused.value))
 
 
-def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(tmp_path):
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(tmp_path, kept_line):
     with pytest.raises(
         UserError,
         match=r"capped\.yaml:9: plugin\.cap\.cup is not a field .* did you mean 'plugin\.cap\.cap'\?",
-    ):
+    ) as refused:
         experiment(tmp_path, EXPERIMENT.replace("cap.cap", "cap.cup"))
+    kept_line(str(refused.value))
 
 
 @pytest.mark.parametrize(("name", "near"), [("cup.cap", True), ("mine.cap", False)])
-def test_the_name_of_a_plug_in_that_is_nearly_right_is_answered_too(tmp_path, name, near):
+def test_the_name_of_a_plug_in_that_is_nearly_right_is_answered_too(
+    tmp_path, name, near, kept_line
+):
     with pytest.raises(UserError, match="which `plugins` does not name: add plugins") as error:
         experiment(tmp_path, EXPERIMENT.replace("cap.cap", name))
+    kept_line(str(error.value))
     assert str(error.value).endswith("; or did you mean 'plugin.cap.cap'?") == near
 
 
@@ -157,6 +162,25 @@ def test_what_is_no_error_of_a_plug_in_is_told_as_it_is():
         with pytest.raises(type(error)) as met, told_in_a_line():
             raise error
         assert met.value is error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("first\nsecond"), "ValueError: first"),
+        (ValueError(), "ValueError"),
+        (KeyError("a"), "KeyError: 'a'"),
+    ],
+)
+def test_what_a_plug_in_raises_is_told_by_its_innermost_line(tmp_path, error, said):
+    fails = "\ndef fails(error):\n    deeper(error)\n\ndef deeper(error):\n    raise error\n"
+    file = tmp_path / "cap.py"
+    file.write_text(PLUGIN + fails, encoding="utf-8")
+    plugins.use([file])
+    with pytest.raises(UserError) as met, told_in_a_line():
+        plugins.modules()[0].fails(error)
+    line = f"{file}:{(PLUGIN + fails).count(chr(10))}"
+    assert str(met.value) == f"plug-in {line}: deeper: {said}; see docs/your-idea.md"
 
 
 def test_a_factor_that_refuses_in_its_own_words_is_not_told_as_a_fault():
@@ -231,21 +255,51 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("name", "text", "message"), BROKEN)
-def test_a_file_that_is_no_plug_in_is_refused(tmp_path, name, text, message):
+def test_a_file_that_is_no_plug_in_is_refused(tmp_path, name, text, message, kept_line):
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(UserError) as error:
         plugins.use([tmp_path / name])
+    kept_line(str(error.value))
     assert str(error.value).startswith(f"plug-in {tmp_path / name}: ")
     assert message in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(UserError, match="no such file"):
+def test_a_file_that_is_not_there_is_refused(tmp_path, kept_line):
+    with pytest.raises(UserError, match="no such file") as refused:
         plugins.use([tmp_path / "nowhere.py"])
+    kept_line(str(refused.value))
 
 
-def test_two_files_of_one_name_are_refused(tmp_path, cap):
+def test_two_files_of_one_name_are_refused(tmp_path, cap, kept_line):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "cap.py").write_text(PLUGIN, encoding="utf-8")
-    with pytest.raises(UserError, match="two files of one name"):
+    with pytest.raises(UserError, match="two files of one name") as refused:
         plugins.use([cap, tmp_path / "other" / "cap.py"])
+    kept_line(str(refused.value))
+
+
+@pytest.mark.parametrize("hook", ["loss", "optimizers", "order"])
+def test_what_two_plug_ins_both_decide_is_refused_where_both_are_on(tmp_path, hook, kept_line):
+    arguments = ", ".join(plugins.HOOKS[hook])
+    files = []
+    for name in ("one", "two"):
+        files.append(tmp_path / f"{name}.py")
+        text = PLUGIN + f"\ndef {hook}({arguments}):\n    pass\n"
+        files[-1].write_text(text, encoding="utf-8")
+    plugins.use(files)
+    assert [plug.module.NAME for plug in plugins.switched_on({"two.cap": 1.0})] == ["two"]
+    assert plugins.switched_on({"two.cap": None, "one.depth": 1}) == []
+    assert plugins.switched_on({}) == []
+    with pytest.raises(UserError) as refused:
+        plugins.switched_on({"one.cap": 1.0, "two.kind": "hard"})
+    kept_line(str(refused.value))
+
+
+def test_two_plug_ins_that_both_change_the_network_go_together(tmp_path):
+    files = [tmp_path / "one.py", tmp_path / "two.py"]
+    for file in files:
+        file.write_text(PLUGIN, encoding="utf-8")
+    plugins.use(files)
+    both = plugins.switched_on({"one.cap": 1.0, "two.cap": 2.0})
+    assert [(plug.module.NAME, plug.toggles.cap) for plug in both] == [("one", 1.0), ("two", 2.0)]
+    assert both[0].hook("build") is both[0].module.build and both[0].hook("loss") is None

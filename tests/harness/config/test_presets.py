@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 from math import sqrt
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.config.presets import load_preset, names, newest, preset_values, to_config
+from harness.config.presets import check_names, load_preset, names, newest, preset_values, to_config
 from harness.config.run import SECTIONS, RunConfig, flat, toggles
 from harness.config.scales import load_scale
 from harness.config.validate import check_config
@@ -357,7 +358,11 @@ def test_the_document_names_fields_that_exist_and_forgets_none_that_a_record_set
     ],
 )
 def test_a_preset_that_stands_on_itself_or_on_none_is_refused(
-    bases: dict[str, str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bases: dict[str, str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kept_line: Callable[[str], None],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "experiments" / "records"
@@ -366,8 +371,9 @@ def test_a_preset_that_stands_on_itself_or_on_none_is_refused(
         (folder / f"{name}.yaml").write_text(
             f"base: {base}\nchanges: {{deep: {{model.n_layer: 3}}}}\n"
         )
-    with pytest.raises(UserError, match=re.escape(told)):
+    with pytest.raises(UserError, match=re.escape(told)) as refused:
         preset_values(next(iter(bases)))
+    kept_line(str(refused.value))
 
 
 def test_a_preset_may_stand_on_the_newest_record(
@@ -378,3 +384,19 @@ def test_a_preset_may_stand_on_the_newest_record(
     folder.mkdir(parents=True)
     (folder / "mine.yaml").write_text("base: modern\nchanges: {deep: {model.n_layer: 3}}\n")
     assert [preset.name for preset in load_preset("mine").chain[-2:]] == [newest(), "mine"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("optim.n_layer", "n_layer", "optim.muon", "schedule.step", "xyz", "model.zzzzqqq"),
+        *("optim.gate_lr_multiplier", "modle.n_layer", "plugin.mine.weight"),
+    ],
+)
+def test_a_name_that_is_no_field_is_answered_with_what_is_meant(
+    name: str, kept_line: Callable[[str], None]
+) -> None:
+    check_names(["model.n_layer", "plugin.mine.weight"], str, ["plugin.mine.weight"])
+    with pytest.raises(UserError) as refused:
+        check_names(["model.n_layer", name], lambda field: f"exp.yaml:3 {field}")
+    kept_line(str(refused.value))

@@ -1,5 +1,6 @@
 """Scales: what differs for bases from a record on, where rates are from; 'modern', and what of both is told."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -65,13 +66,14 @@ def test_a_record_of_ones_own_has_what_its_base_has(mine: Path) -> None:
     ],
 )
 def test_what_a_record_of_ones_own_cannot_say_is_refused_with_its_line(
-    text: str, said: str, mine: Path
+    text: str, said: str, mine: Path, kept_line: Callable[[str], None]
 ) -> None:
     records = mine.parent.parent / "records"
     records.mkdir()
     (records / "ours.yaml").write_text(text)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=said) as refused:
         load_preset("ours")
+    kept_line(str(refused.value))
 
 
 @pytest.mark.parametrize(
@@ -90,10 +92,13 @@ def test_what_a_record_of_ones_own_cannot_say_is_refused_with_its_line(
         ),
     ],
 )
-def test_what_a_scale_cannot_say_is_refused_with_its_line(text: str, said: str, mine: Path) -> None:
+def test_what_a_scale_cannot_say_is_refused_with_its_line(
+    text: str, said: str, mine: Path, kept_line: Callable[[str], None]
+) -> None:
     mine.write_text(f"# a scale\n{text}\n")
-    with pytest.raises(UserError, match=rf"mine\.yaml:2: {said}"):
+    with pytest.raises(UserError, match=rf"mine\.yaml:2: {said}") as refused:
         load_scale("mine", "r07")  # of a base that has none of those records, too
+    kept_line(str(refused.value))
 
 
 @pytest.mark.parametrize("corpus", [None, "text"])

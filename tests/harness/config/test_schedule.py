@@ -1,12 +1,21 @@
 """Stages, extension and what they give an update, against values written out here."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from harness.config.run import RunConfig, flat, with_fields
 from harness.config.scales import with_budget
-from harness.config.schedule import schedule_at, starts_of, windows_at
+from harness.config.schedule import (
+    changes_stage,
+    first_of_a_kind,
+    longest_sequence,
+    schedule_at,
+    starts_of,
+    tokens_trained,
+    windows_at,
+)
 from harness.config.validate import check_config
 from harness.errors import UserError
 
@@ -222,6 +231,39 @@ def test_record_53_parts_them_before_the_pass_at_that_share() -> None:
     ] * 2
 
 
+def test_updates_of_one_kind_are_named_by_their_first_one() -> None:
+    falling = config(schedule__steps=8, schedule__extension_steps=2, schedule__stages=3,
+                     loss__next_tokens=(1.0, 0.5, 0.25), loss__prefix_weight=0.4)  # fmt: skip
+    assert first_of_a_kind(falling) == [0, 2, 4]
+    grown = {**PACKED, "schedule.steps": 12, "schedule.extension_steps": 3, "schedule.stages": 3}
+    made = with_fields(RunConfig(), {**grown, "schedule.batch_growth": (1, 2, 1)})
+    assert first_of_a_kind(made) == [0, 3]
+    assert [changes_stage(made, step) for step in (0, 2, 3, 4, 6, 9)] == [
+        *(False, False, True, False, True, False),
+    ]
+    assert first_of_a_kind(config(schedule__steps=4, loss__prefix_weight=0.4)) == [0]
+    last = with_fields(made, {"schedule.batch_growth": (1, 2, 3)})
+    assert first_of_a_kind(last) == [0, 3, 6]
+    assert tokens_trained(last, range(2, 7)) == made.data.batch_tokens * (1 + 3 * 2 + 3)
+    assert tokens_trained(config(), range(2, 7)) == 5 * made.data.batch_tokens
+
+
+@pytest.mark.parametrize(
+    ("fields", "longest"),
+    [
+        ({}, 1024),
+        ({"schedule.batch_growth": (1, 3, 2)}, 3072),
+        ({"data.val_seq_len": 2048}, 2048),
+        ({"data.val_seq_len": 2048, "schedule.batch_growth": (1, 3)}, 3072),
+        ({"data.val_seq_len": 512}, 1024),
+    ],
+)
+def test_the_longest_sequence_is_of_a_grown_pass_or_of_the_validation(
+    fields: dict[str, Any], longest: int
+) -> None:
+    assert longest_sequence(with_fields(RunConfig(), fields)) == longest
+
+
 def test_a_shorter_budget_has_as_large_a_part_of_extension() -> None:
     before = flat(config(schedule__steps=400, schedule__extension_steps=40))
     after = with_budget({**before, "schedule.steps": 100}, before)
@@ -257,16 +299,25 @@ def test_a_shorter_budget_has_as_large_a_part_of_extension() -> None:
             "data.max_doc_len lists 3 values, but schedule.stages is 2",
         ),
         ({**PACKED, "data.max_doc_len": (-1,)}, r"data.max_doc_len=\[-1\] must be greater than 0"),
+        ({**PACKED, "data.max_doc_len": (0,)}, r"data.max_doc_len=\[0\] must be greater than 0"),
         (
             {**WINDOWS, "schedule.windows": (1, 2, 3, 4)},
             "schedule.windows lists 4 windows, but must list those of the schedule.stages=2",
         ),
         ({**WINDOWS, "schedule.windows": (1, -2)}, r"schedule.windows=\[1, -2\] must not be"),
         ({**WINDOWS, "model.attn_window_layers": (12,)}, "attn_window_layers lists layer 12"),
+        ({**WINDOWS, "schedule.windows": (1,)}, "schedule.windows lists 1 windows"),
+        (
+            {**WINDOWS, "schedule.windows": (0, 64), "model.window_yarn": True},
+            "model.window_yarn follows schedule.windows",
+        ),
         ({"optim.scalar_freeze_steps": 3}, "scalar_freeze_steps=3 counts from a change of"),
         ({"loss.next_tokens": (1.0, 0.0)}, r"loss.next_tokens=\[1.0, 0.0\] must be greater than 0"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
+def test_what_does_not_fit_is_refused_by_name(
+    fields: dict[str, Any], message: str, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(UserError, match=message) as refused:
         check_config(with_fields(RunConfig(), fields))
+    kept_line(str(refused.value))

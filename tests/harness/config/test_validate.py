@@ -223,6 +223,24 @@ RIGHT_AT_THE_BORDER: list[dict[str, Any]] = [
     {"precision.mode": "record", "precision.val_fp32": False, "model.attn_kernel": "cudnn"},
     {"optim.qkv_split": False, "model.mlp_ratio": 3},
     {**EAGER, **one_row(104 * BLOCK)},
+    {"model.bigram_hash": 97, "model.bigram_width": 768},
+    {"model.bigram_hash": 97, "model.d_model": 12, "model.head_dim": 4, "model.bigram_width": 12},
+    {"model.x0_mix": True, "model.residual_form": "sub_layers", "model.n_layer": 4,
+     "model.lanes": 3},
+    {**MUDD, "model.mudd_gate": 3},
+    {"schedule.steps": 12, "schedule.extension_steps": 2, "schedule.cooldown_frac": 0.4,
+     "schedule.warmup_steps": 6},
+    {"schedule.steps": 12, "schedule.extension_steps": 2, "schedule.cooldown_steps": 4,
+     "schedule.warmup_steps": 6},
+    {"schedule.steps": 7, "schedule.extension_steps": 2, "schedule.stages": 5},
+    {**DOCUMENTS, "model.attn_window": "token", "schedule.window_warmup": "tokens",
+     **MUON, "optim.scalar_freeze_steps": 3},
+    {**DOCUMENTS, "model.attn_window": "inclusive", "schedule.windows": (0, 64),
+     **MUON, "optim.scalar_freeze_steps": 3},
+    {**DOCUMENTS, "model.attn_window": "inclusive", "model.attn_window_layers": (0, 11),
+     "schedule.windows": (64,), "schedule.windows_short": (0,), "schedule.window_last_layer": 0},
+    {"data.val_seq_len": 2048, "data.val_tokens": 8 * 2048},
+    {"model.head_dim": 6, "model.d_model": 12},
     {"data.micro_tokens": 2**25, "data.ranks": 2**9, "data.batch_tokens": 2**34,
      "data.val_tokens": 2**34},
 ]  # fmt: skip
@@ -247,6 +265,13 @@ BEYOND_THE_BORDER: list[tuple[dict[str, Any], str]] = [
     ({**EAGER, **one_row(105 * BLOCK)}, "of 12 heads, 8 GiB in every layer"),
     ({"data.micro_tokens": 2**26, "data.ranks": 2**9, "data.batch_tokens": 2**35,
       "data.val_tokens": 2**35}, "beyond any machine"),
+    ({"schedule.steps": 12, "schedule.extension_steps": 2, "schedule.cooldown_frac": 0.4,
+      "schedule.warmup_steps": 7}, "overlap"),
+    ({"schedule.steps": 12, "schedule.extension_steps": 2, "schedule.cooldown_steps": 4,
+      "schedule.warmup_steps": 7}, "= 13 exceed"),
+    ({"schedule.steps": 7, "schedule.extension_steps": 2, "schedule.stages": 6}, "do not fit"),
+    ({"schedule.stages": 2, "schedule.stage_rates": (1.0, 0.0)}, "all be greater than 0"),
+    ({"data.val_seq_len": 2048, "data.val_tokens": 9 * 2048}, "data.val_seq_len = "),
 ]  # fmt: skip
 
 
@@ -260,19 +285,53 @@ def test_what_just_does_not_fit_is_refused(
     kept_line(str(error.value))
 
 
+WIDEST = 768**0.5 / 448  # scale of a stream whose largest value is just e4m3's
+SUMMED = {"loss.reduction": "sum_per_rank"}
+FURTHER = {**SUMMED, "loss.scale": 28672.0, "loss.next_tokens": (1.0, 0.5)}
+EIGHT_BITS: dict[str, tuple[tuple[float, ...], dict[str, Any], str]] = {
+    "two scales": ((1.0, 1.0), {}, "must be three scales"),
+    "a scale of 0": ((1.0, 0.0, 1.0), {}, "must be three scales"),
+    "a stream that fits": ((WIDEST, 1.0, 1.0), {}, ""),
+    "a stream that does not": ((0.99999 * WIDEST, 1.0, 1.0), {}, "is beyond e4m3's 448"),
+    "a mean that fits": ((1.0, 1.0, 2**-29), {"loss.scale": 7.0}, ""),
+    "a mean that does not": ((1.0, 1.0, 2**-29), {"loss.scale": 7.001}, "is beyond e5m2's 57344"),
+    "a sum that fits": ((1.0,) * 3, {**SUMMED, "loss.scale": 57344.0}, ""),
+    "a sum that does not": ((1.0,) * 3, {**SUMMED, "loss.scale": 57344.1}, "is beyond e5m2's"),
+    "losses that fit": ((1.0,) * 3, {**FURTHER, "loss.prefix_weight": 0.5}, ""),
+    "losses that do not": ((1.0,) * 3, {**FURTHER, "loss.prefix_weight": 0.6}, "is beyond e5m2's"),
+}
+
+
+@pytest.mark.parametrize("case", EIGHT_BITS)
+def test_the_scales_of_a_head_in_eight_bits_leave_room_for_what_is_known_to_come(
+    case: str, kept_line: Callable[[str], None]
+) -> None:
+    scales, fields, said = EIGHT_BITS[case]
+    sizes = {"data.micro_tokens": 65536, "data.ranks": 8, "data.batch_tokens": 524288}
+    whole = {**sizes, "precision.val_fp32": False, "model.tied_head": False, **fields}
+    config = with_fields(RunConfig(), {**whole, "model.fp8_head": scales})
+    if not said:
+        check_config(config)
+        return
+    with pytest.raises(UserError, match=said) as error:
+        check_config(config)
+    kept_line(str(error.value))
+
+
 def test_a_round_of_as_many_tokens_as_any_machine_reads_is_taken() -> None:
     sizes = {"data.micro_tokens": 2**26, "data.ranks": 2**8}
     totals = {"data.batch_tokens": 2**34, "data.val_tokens": 2**34}
     check_config(with_fields(RunConfig(), {**sizes, **totals}))
 
 
-def test_parameters_are_counted_as_the_model_has_them() -> None:
+def test_parameters_are_counted_as_the_model_has_them(kept_line: Callable[[str], None]) -> None:
     """10^11 is the limit: 4 + 2 * 4 matrices of d * d in a layer."""
     wide = {"model.d_model": 65536, "model.head_dim": 64}
     assert 12 * 65536**2 == 51_539_607_552
     check_config(with_fields(RunConfig(), {**wide, "model.n_layer": 1}))
-    with pytest.raises(UserError, match=re.escape("makes about 1.0e+11 parameters")):
+    with pytest.raises(UserError, match=re.escape("makes about 1.0e+11 parameters")) as refused:
         check_config(with_fields(RunConfig(), {**wide, "model.n_layer": 2}))
+    kept_line(str(refused.value))
 
 
 def test_nothing_is_allocated_for_a_refusal() -> None:
@@ -358,9 +417,10 @@ def test_a_presets_kernel_is_replaced_and_said_so() -> None:
     assert changed == {"model.attn_kernel", "model.block_mask", "precision.mode"}
 
 
-def test_a_kernel_that_was_asked_for_is_never_replaced() -> None:
-    with pytest.raises(UserError, match=r"model\.attn_kernel=cudnn needs CUDA"):
+def test_a_kernel_that_was_asked_for_is_never_replaced(kept_line: Callable[[str], None]) -> None:
+    with pytest.raises(UserError, match=r"model\.attn_kernel=cudnn needs CUDA") as refused:
         for_device(to_config(preset_values("r08")[0]), "cpu", frozenset({"model.attn_kernel"}))
+    kept_line(str(refused.value))
 
 
 def test_a_precision_that_was_asked_for_is_never_replaced() -> None:

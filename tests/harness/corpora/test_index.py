@@ -1,6 +1,8 @@
 """Prepared corpora: what is in them, when they count as prepared, what the fingerprint depends on, and who may copy them."""
 
+import hashlib
 import json
+import logging
 import os
 import platform
 import shutil
@@ -8,6 +10,7 @@ import socket
 import sys
 import sysconfig
 import threading
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -22,6 +25,7 @@ from harness.corpora.cache import cache_locally
 from harness.corpora.corpus import Corpus, data_root, read_corpus, write_corpus
 from harness.corpora.index import list_corpora, open_corpus, prepare
 from harness.corpora.lock import lock
+from harness.corpora.stdlib import source_files
 from harness.data.shards import open_shard, write_shard
 from harness.errors import UserError
 from tests.fake_matrix import wait_for
@@ -139,11 +143,12 @@ def test_the_data_root_is_argument_then_environment_then_data(
     ],
 )
 def test_opening_what_is_not_there_says_what_to_run(
-    tmp_path: Path, name: str, message: str
+    tmp_path: Path, name: str, message: str, kept_line: Callable[[str], None]
 ) -> None:
     small_corpus(tmp_path)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as refused:
         open_corpus(name, tmp_path)
+    kept_line(str(refused.value))
 
 
 def test_what_was_begun_is_told_how_to_prepare_it(tmp_path: Path) -> None:
@@ -167,6 +172,32 @@ def test_a_python_without_its_sources_has_no_corpus_of_them(
         prepare("stdlib", tmp_path / "data")
 
 
+def test_the_librarys_source_is_its_own_plain_files_that_hold_something(tmp_path: Path) -> None:
+    taken = ("a.py", "package/b.py", "package/deep/c.py", "configs/d.py")
+    left = ("a.txt", "_sysconfigdata_x.py", "test/e.py", "package/tests/f.py", "encodings/g.py")
+    for name in (*taken, *left, "config-3/h.py", "site-packages/i.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "empty.py").touch()
+    (tmp_path / "link.py").symlink_to(tmp_path / "a.py")
+    found = {text.key: (text.path, text.size) for text in source_files(tmp_path)}
+    assert found == {name: (tmp_path / name, len(name)) for name in taken}
+
+
+def test_how_far_the_librarys_corpus_is_is_told_by_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib").mkdir()
+    for n in range(3):
+        (tmp_path / "lib" / f"{n}.py").write_text("# lines\n" * (n + 1))
+    (tmp_path / "lib" / "copy.py").write_text("# lines\n")
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / "lib"))
+    told: list[tuple[int, int]] = []
+    made = prepare("stdlib", tmp_path, progress=lambda done, total: told.append((done, total)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert made.documents == {"train": 2, "val": 1}
+
+
 def test_a_description_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     corpus = small_corpus(tmp_path)
     (corpus.folder / "corpus.json").unlink()
@@ -177,14 +208,15 @@ def test_a_description_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_corpus(corpus.folder)
 
 
-def test_unknown_names_cannot_be_prepared(tmp_path: Path) -> None:
+def test_unknown_names_cannot_be_prepared(tmp_path: Path, kept_line: Callable[[str], None]) -> None:
     with pytest.raises(
         UserError,
         match=r"unknown corpus 'stdlb' .did you mean 'stdlib'..: prepare stdlib or fineweb10B",
-    ):
+    ) as unknown:
         prepare("stdlb", tmp_path)
-    with pytest.raises(UserError, match="'stdlib' has no choice of shards"):
+    with pytest.raises(UserError, match="'stdlib' has no choice of shards") as one_kind:
         prepare("stdlib", tmp_path, n_shards=3)
+    kept_line(f"{unknown.value}\n{one_kind.value}")
 
 
 def test_a_folder_without_its_description_is_not_prepared(tmp_path: Path) -> None:
@@ -210,18 +242,24 @@ def test_a_broken_description_is_named(tmp_path: Path, content: bytes, message: 
         open_corpus("small", tmp_path)
 
 
-def test_another_schema_is_refused(tmp_path: Path) -> None:
+def test_another_schema_is_refused(tmp_path: Path, kept_line: Callable[[str], None]) -> None:
     path = small_corpus(tmp_path).folder / "corpus.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 2}))
-    with pytest.raises(UserError, match="schema 2, this program reads schema 1"):
+    with pytest.raises(UserError, match="schema 2, this program reads schema 1") as refused:
         open_corpus("small", tmp_path)
+    kept_line(str(refused.value))
 
 
-def test_damaged_and_replaced_shards_are_noticed_on_opening(tmp_path: Path) -> None:
+def test_damaged_and_replaced_shards_are_noticed_on_opening(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     corpus = small_corpus(tmp_path)
     write_shard(corpus.train[0], np.arange(3))
-    with pytest.raises(UserError, match=r"train shards hold 3 tokens, corpus.json says 5"):
+    with pytest.raises(
+        UserError, match=r"train shards hold 3 tokens, corpus.json says 5"
+    ) as refused:
         open_corpus("small", tmp_path)
+    kept_line(str(refused.value))
     corpus.train[0].write_bytes(b"")
     with pytest.raises(UserError, match="zero length"):
         open_corpus("small", tmp_path)
@@ -281,6 +319,14 @@ def test_fineweb_fetches_only_what_is_missing(tmp_path: Path, hub: list[str]) ->
     assert three.source == f"{place}, first 3 training shards"
 
 
+def test_fineweb_is_nine_shards_unless_more_are_asked_for(tmp_path: Path, hub: list[str]) -> None:
+    told: list[tuple[int, int]] = []
+    made = prepare("fineweb10B", tmp_path, progress=lambda done, total: told.append((done, total)))
+    assert len(made.train) == 9 and len(hub) == 10
+    assert told == [(done, 10) for done in range(1, 11)]
+    assert logging.getLogger("huggingface_hub").level == logging.ERROR
+
+
 @pytest.mark.parametrize("n_shards", [0, -1, 104])
 def test_fineweb_has_so_many_shards_and_no_more(
     n_shards: int, tmp_path: Path, hub: list[str]
@@ -291,21 +337,25 @@ def test_fineweb_has_so_many_shards_and_no_more(
 
 
 def test_fineweb_takes_files_put_there_by_hand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_line: Callable[[str], None]
 ) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # importing it fails
     with pytest.raises(
         UserError,
         match=r"fineweb_val_000000.bin: downloading needs huggingface_hub: pip .*fineweb10B/ yourself",
-    ):
+    ) as refused:
         prepare("fineweb10B", tmp_path, n_shards=1)
+    kept_line(str(refused.value))
     for name in ("fineweb_val_000000.bin", "fineweb_train_000001.bin"):
         write_shard(tmp_path / "fineweb10B" / name, np.array([50256, 7]))
     assert prepare("fineweb10B", tmp_path, n_shards=1).tokens == {"train": 2, "val": 2}
 
 
 def test_fineweb_without_network_says_the_manual_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub: list[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    hub: list[str],
+    kept_line: Callable[[str], None],
 ) -> None:
     def unreachable(**_: Any) -> None:
         raise ConnectionError("no route to host\nand a long story")
@@ -317,7 +367,16 @@ def test_fineweb_without_network_says_the_manual_way(
     ) as caught:
         prepare("fineweb10B", tmp_path, n_shards=1)
     assert "\n" not in str(caught.value)
+    kept_line(str(caught.value))
     assert list_corpora(tmp_path)[1].missing
+    for said, told in (("", ""), ("x" * 300, "x" * 200)):
+
+        def refused(said: str = said, **_: Any) -> None:
+            raise ConnectionError(said)
+
+        monkeypatch.setattr(sys.modules["huggingface_hub"], "hf_hub_download", refused)
+        with pytest.raises(UserError, match=rf"failed \(ConnectionError: {told}\): try again"):
+            prepare("fineweb10B", tmp_path, n_shards=1)
 
 
 def test_fineweb_names_a_damaged_file(tmp_path: Path, hub: list[str]) -> None:
@@ -337,9 +396,21 @@ def test_the_local_copy_is_the_same_corpus(tmp_path: Path) -> None:
     corpus = small_corpus(tmp_path / "shared")
     copy = cache_locally(corpus, tmp_path / "local")
     assert copy.fingerprint == corpus.fingerprint
-    assert copy.train[0].parent.parent == tmp_path / "local"
+    digest = hashlib.sha256((corpus.folder / "corpus.json").read_bytes()).hexdigest()
+    assert copy.folder == copy.train[0].parent == tmp_path / "local" / f"small-{digest[:16]}"
     assert np.array_equal(open_shard(copy.train[0]), open_shard(corpus.train[0]))
     assert read_corpus(copy.folder) == copy
+
+
+def test_what_a_killed_process_left_half_copied_is_copied_anew(tmp_path: Path) -> None:
+    corpus = small_corpus(tmp_path / "shared")
+    copy = cache_locally(corpus, tmp_path / "local")
+    (copy.folder / "corpus.json").unlink()
+    os.truncate(copy.train[0], 1030)
+    (copy.folder / ".small_val_000000.bin.half").write_bytes(b"half")
+    assert cache_locally(corpus, tmp_path / "local") == copy
+    names = [path.name for path in (*corpus.train, *corpus.val)]
+    assert sorted(path.name for path in copy.folder.iterdir()) == sorted([*names, "corpus.json"])
 
 
 def test_a_node_copies_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,13 +457,14 @@ def test_a_node_without_room_for_a_copy_is_told_by_how_much(
     assert str(refused.value) == said
 
 
-def test_a_damaged_source_is_not_cached(tmp_path: Path) -> None:
+def test_a_damaged_source_is_not_cached(tmp_path: Path, kept_line: Callable[[str], None]) -> None:
     corpus = small_corpus(tmp_path / "shared")
     write_shard(corpus.val[0], np.array([256, 9]))
     with pytest.raises(
         UserError, match=r"small_val_000000.bin: its content is not what corpus.json says"
-    ):
+    ) as refused:
         cache_locally(corpus, tmp_path / "local")
+    kept_line(str(refused.value))
     assert not list(tmp_path.glob("local/*/corpus.json"))
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,7 +23,7 @@ from harness.corpora import text as text_module
 from harness.corpora.corpus import Corpus
 from harness.corpora.index import open_corpus
 from harness.corpora.shard_writer import split_roles
-from harness.corpora.text import file_blocks, prepare_text, safe_cut
+from harness.corpora.text import file_blocks, find_texts, prepare_text, safe_cut
 from harness.corpora.tokenizers import TokenizerChoice, open_tokenizer, read_ranks
 from harness.data.shards import ShardError, count_tokens, open_shard
 from harness.errors import UserError
@@ -47,6 +48,9 @@ def tree(tmp_path: Path) -> Path:
     (root / "image.png").write_bytes(b"\x89PNG\0\0")
     (root / ".git").mkdir()
     (root / ".git" / "config").write_text("hidden")
+    for hidden in (".part/f.py", "part0/__pycache__/f.py", "part0/.f.md"):
+        (root / hidden).parent.mkdir(exist_ok=True)
+        (root / hidden).write_text("hidden")
     (root / "link.py").symlink_to(root / "part0" / "f0.py")
     return root
 
@@ -214,6 +218,7 @@ def test_of_lines_a_twentieth_is_for_validation(tmp_path: Path) -> None:
         ("one line", {"documents": "line"}, "1 documents cannot be split"),
         ("", {}, "0 documents cannot be split"),
         ("text", {"documents": "word"}, "--by word: choose file, line or paragraph"),
+        ("text", {"documents": "jsonl"}, "--by jsonl: choose file, line or paragraph"),
         (
             "text",
             {"tokenizer": TokenizerChoice(name="gpt3")},
@@ -230,20 +235,28 @@ def test_of_lines_a_twentieth_is_for_validation(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_prepared_is_refused(
-    tmp_path: Path, content: str, options: dict, message: str
+    tmp_path: Path, content: str, options: dict, message: str, kept_line: Callable[[str], None]
 ) -> None:
     (tmp_path / "a.txt").write_text(content)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as refused:
         prepare_text([tmp_path / "a.txt"], **{"name": "x", "root": tmp_path / "data", **options})
     assert not list(tmp_path.glob("data/*/*"))
+    kept_line(str(refused.value))
 
 
-def test_bad_paths_and_lines_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"nothing\.txt: no such file or folder"):
+def test_a_file_is_no_text_where_its_first_bytes_hold_a_zero(tmp_path: Path) -> None:
+    for n_before, is_text in ((8191, False), (8192, True)):
+        (tmp_path / "a.txt").write_bytes(b"x" * n_before + b"\0")
+        assert [text.size for text in find_texts([tmp_path])] == [n_before + 1] * is_text
+
+
+def test_bad_paths_and_lines_are_named(tmp_path: Path, kept_line: Callable[[str], None]) -> None:
+    with pytest.raises(UserError, match=r"nothing\.txt: no such file or folder") as no_file:
         prepare_text([tmp_path / "nothing.txt"], name="x", root=tmp_path)
     (tmp_path / "bare").mkdir()
-    with pytest.raises(UserError, match=r"bare: no file below this folder"):
+    with pytest.raises(UserError, match=r"bare: no file below this folder") as no_text:
         prepare_text([tmp_path / "bare"], name="x", root=tmp_path)
+    kept_line(f"{no_file.value}\n{no_text.value}")
     for number, line in enumerate(['{"text": 1}', "[1]", "{", '{"body": "a"}']):
         (tmp_path / f"{number}.jsonl").write_text('{"text": "fine"}\n' + line)
         with pytest.raises(
@@ -404,6 +417,8 @@ def test_blocks_are_the_file_cut_where_the_words_end(
 
 def test_text_without_spaces_is_cut_in_the_end() -> None:
     assert safe_cut(b"x" * (1 << 20)) == 0
+    assert safe_cut(b"x" * (16 << 20)) == 0
+    assert safe_cut(b"x" * (16 << 20) + b"y") == 16 << 20
     assert safe_cut(b"x" * (16 << 20) + b"xy") == (16 << 20) + 1
     assert safe_cut(b"x" * (16 << 20) + "ä€".encode()) == (16 << 20) + 2  # no character is cut
 
@@ -433,12 +448,15 @@ def test_both_kinds_of_vocabulary_file_give_the_same_table(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "content", [b"", b'{"a": 0}', b"\xff\xfe", b"#version: 0.2\na b c\n", b"IQ== 0\nIg== 7\n"]
 )
-def test_what_is_no_vocabulary_is_named(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_vocabulary_is_named(
+    tmp_path: Path, content: bytes, kept_line: Callable[[str], None]
+) -> None:
     (tmp_path / "v").write_bytes(content)
-    with pytest.raises(UserError, match=r"/v: .*give (GPT-2's )?vocab\.bpe"):
+    with pytest.raises(UserError, match=r"/v: .*give (GPT-2's )?vocab\.bpe") as bad:
         read_ranks(tmp_path / "v")
-    with pytest.raises(UserError, match=r"missing: cannot be read"):
+    with pytest.raises(UserError, match=r"missing: cannot be read") as missing:
         read_ranks(tmp_path / "missing")
+    kept_line(f"{bad.value}\n{missing.value}")
 
 
 def test_gpt2_without_its_library_or_its_table_says_what_to_do(

@@ -97,7 +97,11 @@ HARMS = [other_tokens, rotated, one_token, swapped, fingerprint]
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
 @pytest.mark.parametrize("known", [False, True], ids=["unknown", "known to be sound before"])
 def test_no_other_content_is_taken_for_the_corpus(
-    corpus: Corpus, harm: Callable[[Corpus], None], known: bool
+    corpus: Corpus,
+    harm: Callable[[Corpus], None],
+    known: bool,
+    tmp_path: Path,
+    kept_line: Callable[[str], None],
 ) -> None:
     if known:
         verify(corpus)
@@ -105,8 +109,9 @@ def test_no_other_content_is_taken_for_the_corpus(
     harm(corpus)
     words = "the fingerprint in corpus.json" if harm is fingerprint else "its content is not what"
     for _ in range(2):  # what was seen to be wrong is not remembered as sound
-        with pytest.raises(UserError, match=words):
+        with pytest.raises(UserError, match=words) as refused:
             verify(read_corpus(corpus.folder))
+    kept_line(str(refused.value).replace(str(tmp_path), "FOLDER"))
 
 
 def test_a_file_is_hashed_once_until_it_changes(
@@ -140,6 +145,40 @@ def test_what_changed_lately_is_not_remembered(
     monkeypatch.setattr(verifying, "FRESH_NS", 10**12)
     verify(corpus)
     assert verifying.remembered() == {}
+
+
+def test_what_changes_while_it_is_hashed_or_is_gone_is_not_remembered(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file_digest, restless = verifying.file_digest, corpus.train[0]
+
+    def digest_of(path: Path) -> str:
+        wait_for_a_tick(corpus.folder)
+        if path == restless:
+            os.utime(path)
+        return file_digest(path)
+
+    monkeypatch.setattr(verifying, "file_digest", digest_of)
+    (tmp_path / "cache").mkdir()
+    known = {str(tmp_path / "gone.bin"): "1 2", str(tmp_path / "cache"): "3 4"}
+    (tmp_path / "cache" / verifying.MEMORY).write_text(json.dumps(known))
+    verify(corpus)
+    remembered = {*verifying.remembered()} - {str(tmp_path / "cache")}
+    assert remembered == {str(path.resolve()) for path in (corpus.train[1], corpus.val[0])}
+    assert len(verifying.remembered()) == 3
+
+
+@pytest.mark.parametrize(("seconds", "rate"), [(0.0, 10), (0.0015, 7)])
+def test_the_rate_is_told_however_quick_it_was(
+    corpus: Corpus, seconds: float, rate: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 10,752 bytes, in a millisecond at least."""
+    times = iter([10.0, 10.0 + seconds])
+    clock = SimpleNamespace(monotonic=lambda: next(times), time_ns=time.time_ns)
+    monkeypatch.setattr(verifying, "time", clock)
+    said: list[str] = []
+    verify(corpus, say=said.append)
+    assert said == ["hashing 3 shards, 0 MiB", f"hashed in 0.0 s, {rate} MiB/s"]
 
 
 @pytest.mark.parametrize("content", [b"[1]", b"no JSON", b'{"a": 1}'])

@@ -1,5 +1,6 @@
 """Passes that begin with documents, against a model that goes through the tokens one by one."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,15 +112,16 @@ def test_a_shard_is_left_where_two_updates_and_a_target_are_no_longer_in_it(
 
 
 def test_a_shard_whose_last_document_is_the_only_one_left_for_a_pass_is_left(
-    tmp_path: Path,
+    tmp_path: Path, kept_line: Callable[[str], None]
 ) -> None:
     """None follows it, where the next pass would begin; one without any document holds no pass."""
     draw = UpdateSize(n_passes=1, pass_tokens=4)
     enough = write(tmp_path, [7] * 9, text([3, 9]), text([4, 5, 1]))
     passes = DocumentStarts(enough, SEPARATOR)
     assert passes.take(draw) == [[(2, 0, 5)]] and (passes.shard, passes.at) == (2, 4)
-    with pytest.raises(UserError, match="no shard holds the documents of an update, 1 times 4"):
+    with pytest.raises(UserError, match="no shard holds the documents of an update") as refused:
         DocumentStarts(enough[:2], SEPARATOR).take(draw)
+    kept_line(str(refused.value))
 
 
 def test_what_a_shard_s_rest_cannot_fill_is_dropped(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The loaders against a brute-force model: every rank gets exactly the tokens that the record's rule says, in any world."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -435,11 +435,16 @@ def test_dtypes_are_as_asked_and_high_tokens_stay_positive(
     ],
 )
 def test_a_shard_too_short_is_refused_with_the_numbers(
-    tmp_path: Path, options: dict[str, Any], length: int, message: str
+    tmp_path: Path,
+    options: dict[str, Any],
+    length: int,
+    message: str,
+    kept_line: Callable[[str], None],
 ) -> None:
     paths = write_shards(tmp_path, [90 if options.get("order") else 200, length])
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as refused:
         TrainLoader(paths, Layout(batch_tokens=128, micro_tokens=8, seq_len=4, ranks=8), **options)
+    kept_line(str(refused.value))
 
 
 @pytest.mark.parametrize(
@@ -454,9 +459,12 @@ def test_a_shard_too_short_is_refused_with_the_numbers(
         ({"world_size": 16}, "16 processes cannot share data.ranks 8 evenly"),
     ],
 )
-def test_sizes_that_do_not_divide_are_refused(change: dict[str, int], message: str) -> None:
-    with pytest.raises(UserError, match=message):
+def test_sizes_that_do_not_divide_are_refused(
+    change: dict[str, int], message: str, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(UserError, match=message) as refused:
         Layout(**{"batch_tokens": 128, "micro_tokens": 8, "seq_len": 4, "ranks": 8, **change})
+    kept_line(str(refused.value))
 
 
 @pytest.mark.parametrize("process", [-1, 2])
@@ -534,7 +542,9 @@ def test_the_validation_mean_is_the_same_in_every_world(tmp_path: Path) -> None:
     assert [mean(world_size) for world_size in (1, 2, 4, 8)] == pytest.approx([exact] * 4, abs=1e-6)
 
 
-def test_a_validation_set_too_short_is_refused_with_what_would_fit(tmp_path: Path) -> None:
+def test_a_validation_set_too_short_is_refused_with_what_would_fit(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
     paths = write_shards(tmp_path, [100])
     whole = ValLoader(paths, val_tokens=99, micro_tokens=9, seq_len=9)
     assert [y.flatten().tolist()[-1] for _, y in whole] == [*range(9, 100, 9)]  # the last token too
@@ -547,8 +557,11 @@ def test_a_validation_set_too_short_is_refused_with_what_would_fit(tmp_path: Pat
     with pytest.raises(
         UserError,
         match=r"data.val_tokens 100, data.micro_tokens 32, data.seq_len 8: each must be a multiple",
-    ):
+    ) as refused:
         ValLoader(paths, val_tokens=100, micro_tokens=32, seq_len=8)
+    kept_line(str(refused.value))
+    with pytest.raises(UserError, match=r"data\.val_tokens 96, .*, data\.seq_len 5"):
+        ValLoader(paths, val_tokens=96, micro_tokens=32, seq_len=5)
 
 
 @pytest.mark.parametrize(

@@ -174,20 +174,23 @@ def test_a_text_too_short_is_bad_input_with_the_numbers(
     assert "holds 3814 tokens, data.val_tokens 1048576 needs 1048577" in capsys.readouterr().err
 
 
-def test_what_cannot_be_a_second_text_is_refused(place: Path) -> None:
+def test_what_cannot_be_a_second_text_is_refused(
+    place: Path, kept_line: Callable[[str], None]
+) -> None:
     plain = open_corpus("plain")
     with pytest.raises(
         UserError,
         match=r"corpus 'plain' has no held-out text .*: prepare it with --heldout PATH, or name another",
-    ):
+    ) as no_text:
         open_heldout("plain", plain)
     with pytest.raises(UserError, match=r"no corpus 'plan' .*did you mean 'plain'"):
         open_heldout("plan", plain)
     with pytest.raises(
         UserError,
         match=r"corpus 'gpt' has a vocabulary of 50257 tokens, 'plain' one of 257: .*same tokenizer",
-    ):
+    ) as other:
         open_heldout(other_tokens(place).name, plain)
+    kept_line(f"{no_text.value}\n{other.value}")
 
 
 def test_a_short_text_gives_the_whole_micro_batches_it_has() -> None:
@@ -208,10 +211,14 @@ def test_a_short_text_gives_the_whole_micro_batches_it_has() -> None:
     ],
 )  # fmt: skip
 def test_text_too_short_is_refused_before_anything_runs(
-    spec_of: Callable[..., RunSpec], fields: dict, message: str
+    spec_of: Callable[..., RunSpec],
+    fields: dict,
+    message: str,
+    kept_line: Callable[[str], None],
 ) -> None:
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as refused:
         spec_of(**fields)
+    kept_line(str(refused.value))
 
 
 def test_arms_on_different_second_texts_are_refused(place: Path) -> None:

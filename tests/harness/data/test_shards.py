@@ -5,6 +5,7 @@ import signal
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def test_pieces_make_the_same_file_as_the_whole(tmp_path: Path) -> None:
     with ShardWriter(tmp_path / "pieces.bin") as writer:
         for piece in np.split(tokens, [1, 1, 500, 9999]):
             writer.append(piece)
+            writer.append(np.array([], dtype=np.int64))
     assert (tmp_path / "pieces.bin").read_bytes() == (tmp_path / "whole.bin").read_bytes()
 
 
@@ -66,7 +68,9 @@ CORRUPTIONS = {
 
 
 @pytest.mark.parametrize("kind", CORRUPTIONS)
-def test_every_corruption_is_named(tmp_path: Path, kind: str) -> None:
+def test_every_corruption_is_named(
+    tmp_path: Path, kind: str, kept_line: Callable[[str], None]
+) -> None:
     path = tmp_path / "bad.bin"
     path.write_bytes(CORRUPTIONS[kind])
     with pytest.raises(ShardError) as caught:
@@ -74,6 +78,21 @@ def test_every_corruption_is_named(tmp_path: Path, kind: str) -> None:
     assert caught.value.kind == kind
     assert str(caught.value).startswith(f"{path}: {kind}: ")
     assert "\n" not in str(caught.value)
+    kept_line(str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        *((SOUND[:1], "truncated header"), (SOUND[:1023], "truncated header")),
+        *((SOUND[:1024], "truncated"), (header(0), "no tokens"), (header(0) + SOUND, "no tokens")),
+    ],
+)
+def test_a_header_alone_is_a_whole_header(tmp_path: Path, content: bytes, kind: str) -> None:
+    (tmp_path / "bad.bin").write_bytes(content)
+    with pytest.raises(ShardError) as caught:
+        count_tokens(tmp_path / "bad.bin")
+    assert caught.value.kind == kind
 
 
 def test_every_corruption_is_in_the_manual() -> None:
@@ -81,20 +100,26 @@ def test_every_corruption_is_in_the_manual() -> None:
     assert [kind for kind in CORRUPTIONS if f"`{kind}`" not in manual] == []
 
 
-def test_a_missing_shard_is_the_users_to_mend(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"missing\.bin: cannot be read \(No such file"):
+def test_a_missing_shard_is_the_users_to_mend(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(UserError, match=r"missing\.bin: cannot be read \(No such file") as refused:
         count_tokens(tmp_path / "missing.bin")
+    kept_line(str(refused.value))
 
 
 @pytest.mark.parametrize("tokens", [[-1], [65536]])
-def test_tokens_that_do_not_fit_are_refused(tmp_path: Path, tokens: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"0\.\.65535"):
-        write_shard(tmp_path / "a.bin", np.array(tokens))
+def test_tokens_that_do_not_fit_are_refused(
+    tmp_path: Path, tokens: list[int], kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(ValueError, match=r"0\.\.65535") as refused:
+        write_shard(tmp_path / "a.bin", np.array([7, *tokens, 9]))
     assert list(tmp_path.iterdir()) == []
+    kept_line(str(refused.value))
 
 
 def test_more_tokens_than_a_header_can_count_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_line: Callable[[str], None]
 ) -> None:
     assert struct.unpack_from("<3i", header(MAX_TOKENS))[2] == MAX_TOKENS
     with pytest.raises(struct.error):
@@ -103,16 +128,33 @@ def test_more_tokens_than_a_header_can_count_are_refused(
     writer = ShardWriter(tmp_path / "a.bin")
     writer.append(np.arange(3, dtype=np.uint16))
     writer.append(np.arange(2, dtype=np.uint16))
-    with pytest.raises(UserError, match=r"a\.bin: more than 5 tokens in one shard: split the text"):
+    with pytest.raises(UserError, match=r"a\.bin: more than 5 tokens in one shard") as refused:
         writer.append(np.arange(1, dtype=np.uint16))
+    kept_line(str(refused.value))
     writer.close()
     assert count_tokens(tmp_path / "a.bin") == 5
 
 
-def test_an_empty_shard_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no tokens to write"):
+def test_an_empty_shard_is_refused(tmp_path: Path, kept_line: Callable[[str], None]) -> None:
+    with pytest.raises(UserError, match="no tokens to write") as refused:
         write_shard(tmp_path / "a.bin", np.array([], dtype=np.uint16))
     assert list(tmp_path.iterdir()) == []
+    kept_line(str(refused.value))
+
+
+def test_a_shard_is_on_the_disk_before_it_bears_its_name_and_its_name_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, bytes]] = []
+
+    def fsync(file: int) -> None:
+        (there,) = tmp_path.iterdir()
+        seen.append((there.name, there.read_bytes()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_shard(tmp_path / "a.bin", np.arange(5))
+    whole = (tmp_path / "a.bin").read_bytes()
+    assert seen == [("a.bin.partial", whole), ("a.bin", whole)]
 
 
 def test_an_interrupted_write_leaves_the_old_shard(tmp_path: Path) -> None:

@@ -36,8 +36,20 @@ def test_code_that_is_gone_damaged_or_another_is_refused(tmp_path: Path) -> None
     assert str(gone.value) == f"{is_gone}{end}"
     archive.write_bytes(code.zipped())
     assert read_code(archive, "a.py", digest=digest) == code
-    with pytest.raises(UserError, match="is not the code that its name says"):
+    with pytest.raises(UserError) as another:
         read_code(archive, "b.py", digest=digest)
+    assert str(another.value) == f"{archive}: is not the code that its name says{end}"
     archive.write_bytes(code.zipped()[:-30])
     with pytest.raises(UserError, match=r"is gone or damaged \(no archive: .*\): bring the script"):
         read_code(archive, "a.py", digest=digest)
+
+
+def test_a_clean_copy_has_its_folders_and_only_what_opens_as_a_program_is_one(
+    tmp_path: Path,
+) -> None:
+    files = {"a/b/run.sh": b"#!/bin/sh\n", "a/b.py": b"x = 1  #!\n", "empty": b""}
+    Code(script="a/b.py", files=files).write(tmp_path)
+    assert {name: (tmp_path / name).read_bytes() for name in files} == files
+    modes = [(tmp_path / name).stat().st_mode & 0o111 for name in files]
+    assert modes == [0o111, 0, 0]
+    assert (tmp_path / "a/b/run.sh").stat().st_mode & 0o777 == 0o755

@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,6 +118,23 @@ def test_what_does_not_run_python_is_told_by_its_last_line(
         assert str(refused.value) == f"environment: `{start}` does not run Python: {said}"
 
 
+def test_an_environment_that_never_starts_is_told_and_so_is_one_without_its_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_line: Callable[[str], None]
+) -> None:
+    def hangs(command: list[str], *, timeout: float, **_: Any) -> None:
+        raise subprocess.TimeoutExpired(command[0], timeout)
+
+    program = tmp_path / "python"
+    said = []
+    for _ in range(2):
+        with pytest.raises(UserError) as refused:
+            lock_of({"python": str(program)})
+        said.append(str(refused.value))
+        program.touch(mode=0o755)
+        monkeypatch.setattr(subprocess, "run", hangs)
+    kept_line("\n".join(said))
+
+
 def test_an_environment_is_told_by_what_differs_from_this_one(tmp_path: Path) -> None:
     here = environment_lock()
     assert effect({}) is None and lock_of({}) == here
@@ -172,5 +191,6 @@ def test_a_container_starts_python_with_what_its_words_stand_for() -> None:
     words = ["docker", "run", "--gpus", "4", "-v", "/here:/x", "an image", "python3"]
     assert start_of(container, {"gpus": 4, "copy": "/here"}) == words
     assert start_of(container)[3:6] == ["1", "-v", f"{os.getcwd()}:/x"]
+    assert start_of({"container": "box 's{seed}' '{script}'"}) == ["box", "s0", "", "python3"]
     assert start_of({"python": "/a/python"}) == ["/a/python"]
     assert start_of({}) == [sys.executable]

@@ -1,5 +1,7 @@
 """What a run tells about where it was made, and that nothing secret leaves."""
 
+import hashlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -9,9 +11,9 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.provenance import git, launches
+from harness.provenance import launches
 from harness.provenance import machine as provenance
-from harness.provenance.git import run_git
+from harness.provenance.git import NO_GIT, git, run_git
 from harness.provenance.lock import environment_lock
 from harness.provenance.machine import describe_environment
 from harness.provenance.redact import line_with_secret, redact, without_bare_keys
@@ -129,9 +131,10 @@ def test_a_number_may_be_a_password_and_a_long_one_a_token() -> None:
 def test_a_value_is_a_secret_from_so_many_letters_on_by_its_name(
     name: str, shown: str, hidden: str | None
 ) -> None:
-    assert redact(f"a {name}={shown}\nb") == f"a {name}={shown}\nb"
-    if hidden is not None:
-        assert redact(f"a {name}={hidden}\nb") == f"a {name}=[redacted]\nb"
+    for before in ("a ", ""):
+        assert redact(f"{before}{name}={shown}\nb") == f"{before}{name}={shown}\nb"
+        if hidden is not None:
+            assert redact(f"{before}{name}={hidden}\nb") == f"{before}{name}=[redacted]\nb"
 
 
 @pytest.mark.parametrize(
@@ -140,12 +143,17 @@ def test_a_value_is_a_secret_from_so_many_letters_on_by_its_name(
         ("ABCDEFGHIJKLabcdefgh123", "ABCDEFGHIJKLabcdefgh1234"),
         ("0123456789abcdef0123456789abcde", "0123456789abcdef0123456789abcdef"),
         ("aBcDeFgH1" * 3, "aBcDeFgH12" * 3),
+        ("Rates_of-2layers_4heads-both", "Rates_of-2layers_4headsOfBoth"),
+        ("Rates_of-2-layers-andTheHeads", "Rates_of-2-layers-andTheHeads2"),
     ],
 )
 def test_a_word_is_a_key_from_so_many_letters_on(shown: str, hidden: str) -> None:
     assert without_bare_keys(f"--note {shown} x") == f"--note {shown} x"
     assert without_bare_keys(f"--note {hidden} x") == "--note [redacted] x"
     assert without_bare_keys(f"commit: {hidden}") == f"commit: {hidden}"
+    for n_between, is_near in ((14, True), (15, False)):  # of 20 letters before it
+        text = f"commit{' ' * n_between}{hidden}"
+        assert (without_bare_keys(text) == text) is is_near
 
 
 @pytest.mark.parametrize(
@@ -224,6 +232,78 @@ def test_the_account_of_a_run_is_complete(monkeypatch: pytest.MonkeyPatch) -> No
     assert any(p.startswith("numpy==") for p in account["packages"])
     assert "hunter2" not in json.dumps(account)
     assert "WANDB_API_KEY" not in account["variables"]
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """What describes a machine, which has not looked at it yet, in another folder of code."""
+    spec = importlib.util.find_spec("harness.provenance.machine")
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "HERE", tmp_path)
+    return module
+
+
+def in_repository(folder: Path, *words: str) -> str:
+    as_somebody = ("-c", "user.name=a", "-c", "user.email=a@b.example")
+    done = subprocess.run(
+        ["git", *as_somebody, *words], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(("edited", "n_new"), [(False, 0), (False, 2), (True, 0)])
+def test_a_run_says_its_commit_and_what_no_commit_holds(
+    edited: bool, n_new: int, fresh: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "file.py").write_text("one = 1\n")
+    in_repository(tmp_path, "init", "-q")
+    in_repository(tmp_path, "add", ".")
+    in_repository(tmp_path, "commit", "-qm", "one")
+    if edited:
+        (tmp_path / "file.py").write_text("one = 2\n")
+    for n in range(n_new):
+        (tmp_path / f"new{n}").touch()
+    state = fresh.describe_environment().to_json()["git"]
+    diff = fresh.working_diff()
+    assert ("+one = 2" in diff) is edited
+    assert state == {
+        "commit": in_repository(tmp_path, "rev-parse", "HEAD"),
+        "dirty": edited or n_new > 0,
+        "untracked": n_new,
+        "diff_sha256": hashlib.sha256(diff.encode()).hexdigest() if edited else None,
+    }
+
+
+def test_code_outside_a_repository_has_no_commit(fresh: Any) -> None:
+    state = {"commit": None, "dirty": False, "untracked": 0, "diff_sha256": None}
+    assert fresh.describe_environment().to_json()["git"] == state
+
+
+def test_a_processor_is_called_as_the_system_calls_it_and_gpus_as_their_driver_does(
+    fresh: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "processor\t: 0\nmodel\t\t: 85\nmodel name\t: A CPU: fast\nmodel name\t: other\n"
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: text)
+    told = [["H200", "GPU-1", "570.1", "700.00 W"], ["H100", "GPU-2"]]
+    monkeypatch.setattr(fresh, "query_gpus", lambda *_: told)
+    account = fresh.describe_environment()
+    assert account.cpu == "A CPU: fast"
+    gpu = {"name": "H200", "uuid": "GPU-1", "driver_version": "570.1", "power.limit": "700.00 W"}
+    assert account.gpus == [gpu, {"name": "H100", "uuid": "GPU-2"}]
+
+
+def test_a_command_is_told_as_it_was_given_and_packages_in_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.argv", ["ablate", "run", "a b", "--set", "a.token=hunter2"])
+    account = describe_environment()
+    assert account.command == "ablate run 'a b' --set a.token=[redacted]"
+    assert describe_environment("").command == ""
+    assert account.packages == sorted(account.packages) and len(account.packages) > 5
+    assert account.n_cpus == os.cpu_count()
+    assert [*account.variables] == sorted(account.variables)
 
 
 def test_the_lock_names_what_can_change_a_number() -> None:
@@ -363,13 +443,31 @@ def test_a_git_that_hangs_is_one_line_and_no_run_fails_for_it(
     def hangs(command: list[str], *, timeout: float, **_: Any) -> None:
         raise subprocess.TimeoutExpired(command, timeout)
 
+    def missing(*_: Any, **__: Any) -> None:
+        raise FileNotFoundError("git")
+
     monkeypatch.setattr(subprocess, "run", hangs)
     with pytest.raises(UserError) as refused:
         run_git(tmp_path, "status")
-    assert str(refused.value) == f"{tmp_path}: git status did not end in {git.TIMEOUT_S} s"
+    assert str(refused.value) == f"{tmp_path}: git status did not end in 60 s"
+    monkeypatch.setattr(subprocess, "run", missing)
+    for folder, said in ((tmp_path, NO_GIT), (tmp_path / "gone", "/gone: no such folder")):
+        with pytest.raises(UserError) as refused:
+            run_git(folder, "status")
+        assert str(refused.value).endswith(said)
     provenance.working_diff.cache_clear()
     assert provenance.working_diff() == ""
     provenance.working_diff.cache_clear()
+
+
+@pytest.mark.parametrize(("ended", "said"), [(0, b"said"), (1, None), (128, None), (-9, None)])
+def test_what_a_git_printed_that_failed_or_was_killed_says_nothing(
+    ended: int, said: bytes | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, ended, b"said")
+    )
+    assert git(tmp_path, "status") == said
 
 
 def test_a_key_can_be_kept_where_a_folder_can_be_made(
@@ -387,6 +485,27 @@ def test_a_key_can_be_kept_where_a_folder_can_be_made(
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setattr(Path, "home", homeless)
     assert not launches.can_keep_key() and launches.mark_of("x") is None
+
+
+def test_a_mark_is_of_the_user_who_made_it_and_asking_after_one_makes_no_key(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
+    for asked in ("a mark", None):
+        assert not launches.is_mark_of(asked, ["x"])
+    assert launches.can_keep_key() and not (tmp_path / "mine").exists()
+    mark = launches.mark_of(["x"])
+    assert mark == launches.mark_of(["x"]) and launches.is_mark_of(mark, ["x"])
+    for other, what in ((mark, ["y"]), (f"{mark}0", ["x"]), ("é", ["x"]), (7, ["x"])):
+        assert not launches.is_mark_of(other, what)
+    key = launches.key_file()
+    assert (len(key.read_bytes()), key.stat().st_mode & 0o777) == (32, 0o600)
+    assert key.parent.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+    (tmp_path / "another/ablate").mkdir(parents=True)
+    assert not launches.is_mark_of(mark, ["x"]) and launches.mark_of(["x"]) != mark
+    launches.key_file().write_bytes(b"x" * 31)  # cut off: none
+    assert launches.mark_of(["x"]) is None
 
 
 def test_a_key_lies_with_what_programs_keep_of_a_user(

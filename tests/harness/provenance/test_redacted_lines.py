@@ -12,6 +12,8 @@ def test_a_text_of_several_lines_that_is_a_secrets_is_left_out_up_to_its_end(mar
     assert first.startswith("start\n") and "correct" not in first
     assert redacted("any word, and another\n") == ""
     assert redacted(f"the last{mark}\ngo on\n") == "go on\n"
+    later = f"x = {mark}any word{mark}, and another\n"
+    assert redacted(later) == later
     assert redacted("any word\n") == "any word\n"
 
 
@@ -45,3 +47,20 @@ def test_a_secret_without_an_end_is_given_up_after_400_lines(first: str, line: s
     redacted = RedactedLines()
     redacted(first)
     assert [redacted(line) for _ in range(401)] == [""] * 399 + [line] * 2
+
+
+@pytest.mark.parametrize(("n_letters", "is_seen"), [(4000, True), (4001, False)])
+def test_a_value_that_goes_on_begins_at_most_4000_letters_before_the_end(
+    n_letters: int, is_seen: bool
+) -> None:
+    redacted = RedactedLines()
+    lines = "  word and word\n" * 240
+    text = f"start\n{BLOCK}{lines}"
+    text += "  " + "x" * (n_letters - len(BLOCK + lines) - 3) + "\n"
+    assert redacted(text).startswith("start\npassword: [redacted]")
+    assert (redacted("  the end\n") == "") is is_seen
+
+
+def test_the_end_of_a_key_that_did_not_begin_is_left_where_it_is() -> None:
+    text = "-----END PRIVATE KEY----- and more\n"
+    assert RedactedLines()(text) == text

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -184,11 +184,17 @@ def test_a_digest_is_of_what_the_code_does(a: str, b: str, same: bool) -> None:
     assert (code_digest(a) == code_digest(b)) is same
 
 
-def test_a_file_that_does_not_parse_is_named_with_its_line(tree: Path) -> None:
-    bad = tree / "plugin.py"
-    bad.write_text("x = 1\ndef f(:\n")
-    with pytest.raises(UserError, match=r"plugin.py:2: "):
+def test_a_file_that_does_not_parse_is_named_with_its_line(
+    tree: Path, tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
+    bad = tmp_path / "plugin.py"
+    bad.write_text("x = 1\ny = (1\n")
+    with pytest.raises(UserError, match=r"plugin.py:2: ") as refused:
         source_of([bad], root=tree / "harness")
+    bad.write_text("A = 1\nTOKEN = 'hf_a1B2c3D4e5F6g7H8a1B2'\n")
+    with pytest.raises(UserError, match="line 2 holds a secret") as secret:
+        snapshot([bad])
+    kept_line(f"{refused.value}\n{secret.value}")
 
 
 def test_a_plugin_is_part_of_the_source_and_the_snapshot_is_the_same_for_the_same_files(

@@ -1,5 +1,6 @@
 """Digests: names that were given once stay what they are, whatever the order in which a mapping was filled."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from harness.run.digests import (
     spaced_digest,
     text_digest,
 )
+from harness.run.results import part_digest
 
 VALUE = {"b": 1, "a": "é"}
 
@@ -39,3 +41,11 @@ def test_the_digest_of_a_file_is_that_of_all_its_bytes(size: int, tmp_path: Path
     assert len(digests) == 1
     (tmp_path / "a").write_bytes(b"x" * size + b"y")
     assert not digests & {file_digest(tmp_path / "a"), result_digest(tmp_path / "a")}
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 20) + 3, (2 << 20) + 1, (3 << 20) + 7])
+def test_the_digest_of_a_part_is_that_of_its_first_bytes(size: int, tmp_path: Path) -> None:
+    content = bytes(range(251)) * 13_000
+    (tmp_path / "log.txt").write_bytes(content)
+    assert part_digest(tmp_path / "log.txt", size) == sha256(content[:size]).hexdigest()
+    assert part_digest(tmp_path / "log.txt", None) == sha256(content).hexdigest()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.run.files import append_row, json_text, write_json, write_new, write_text
+from harness.run.files import append_row, json_text, write_json, write_new, write_text, write_whole
 
 
 @pytest.fixture
@@ -49,6 +49,8 @@ def test_rows_are_on_the_disk_when_they_were_added(
         file.write('{"torn')
     append_row(tmp_path / "rows", {"c": 3})
     assert flushed[1:] == [{"rows": f'{first}{{"torn\n{{"c": 3}}\n'}]
+    append_row(tmp_path / "rows", {"d": 4})
+    assert flushed[2:] == [{"rows": f'{first}{{"torn\n{{"c": 3}}\n{{"d": 4}}\n'}]
 
 
 def test_a_mapping_is_an_entry_a_line_and_so_are_the_mappings_of_a_list(tmp_path: Path) -> None:
@@ -83,3 +85,34 @@ def test_a_new_file_takes_the_place_of_none(
     with pytest.raises(FileExistsError):
         write_new(path, "second")
     assert path.read_bytes() == b"first" and os.listdir(tmp_path) == ["key"]
+
+
+def test_files_are_as_open_as_the_user_lets_them_be_and_none_is_left_open(tmp_path: Path) -> None:
+    writers = {
+        "whole": lambda path: write_text(path, "x", below=1),
+        "new": lambda path: write_new(path, "x"),
+        "rows": lambda path: append_row(path, {}, below=1),
+    }
+    n_open = len(os.listdir("/proc/self/fd"))
+    for umask, mode in ((0, 0o666), (0o027, 0o640)):
+        before = os.umask(umask)
+        try:
+            for name, write in writers.items():
+                write(tmp_path / f"{name}{umask}")
+        finally:
+            os.umask(before)
+        modes = {(tmp_path / f"{name}{umask}").stat().st_mode & 0o777 for name in writers}
+        assert modes == {mode}
+    assert len(os.listdir("/proc/self/fd")) == n_open
+
+
+def test_what_cannot_be_written_leaves_nothing_behind_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old")
+
+    def fails(file: Any) -> None:
+        file.write(b"half")
+        raise ValueError("in the middle")
+
+    with pytest.raises(ValueError, match="in the middle"):
+        write_whole(tmp_path / "a.txt", fails)
+    assert os.listdir(tmp_path) == ["a.txt"] and (tmp_path / "a.txt").read_text() == "old"

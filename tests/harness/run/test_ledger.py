@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from harness.run.ledger import (
     Ledger,
     Look,
     Seen,
+    StreamRow,
     add_rows,
     gone_row,
     missing_rows,
     read_ledger,
+    renamed_row,
 )
+from harness.run.stream import place_of
 
 
 def a_look(
@@ -81,6 +85,7 @@ def test_a_torn_last_line_is_passed_over_and_spoils_no_other(tmp_path: Path) -> 
     assert ledger.words == "ledger.jsonl has 1 lines that say nothing: they were passed over"
 
 
+PLACED = {"kind": "stream", "candidate": "a1", "kept": True, **vars(place_of("daily", 1, 0))}
 NONSENSE: dict[str, Any] = {
     "no object": [1, 2],
     "another kind": {"kind": "x"},
@@ -93,6 +98,20 @@ NONSENSE: dict[str, Any] = {
     "results of nothing": a_look().to_json() | {"results": [[1]]},
     "a run beyond the folder": a_look().to_json() | {"results": [["c0", 0, "i", "../../etc", 1.0, 1.0]]},
     "runs that are none": {"kind": "gone", "at": "2026-01-01", "by": "clean", "runs": 7},
+    "a removal by nobody": {"kind": "gone", "at": "2026-01-01", "by": "x" * 41, "runs": ["r1"]},
+    "a seed below all": a_look().to_json() | {"seeds": [-1]},
+    "a seed just beyond": a_look().to_json() | {"seeds": [2**31]},
+    "a seed that is text": a_look().to_json() | {"seeds": ["1"]},
+    "a result at no seed": a_look().to_json() | {"results": [["c0", -1, "i", "r", 1.0, 1.0]]},
+    "a claim that is none": a_look().to_json() | {"results": [["../c", 0, "i", "r", 1.0, 1.0]]},
+    "an arm of no claim": a_look().to_json() | {"arms": {"../c": "a"}},
+    "a baseline of no claim": a_look().to_json() | {"baseline": "../c"},
+    "a place before the first": PLACED | {"number": 0, "parts": 0},
+    "a place after fewer than none": PLACED | {"n_kept": -1},
+    "a part that is another": PLACED | {"parts": 4},
+    "a stream that leads out": PLACED | {"stream": "../x"},
+    "a candidate that leads out": PLACED | {"candidate": "../x"},
+    "an experiment renamed to no name": {"kind": "renamed", "experiment": "split", "name": "../x"},
 }  # fmt: skip
 
 
@@ -102,7 +121,38 @@ def test_a_strangers_nonsense_is_passed_over(what: str, tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(text.encode("latin-1"))
     ledger = read_ledger(tmp_path)
     assert ledger.looks == () and ledger.gone == {} and ledger.n_passed_over == 3
+    assert ledger.streams == {}
     assert "\n" not in ledger.words
+
+
+def test_what_just_makes_sense_is_read_and_what_is_gone_is_told_by_whom_and_when(
+    tmp_path: Path,
+) -> None:
+    seen = Seen(claim="c1", seed=None, intent_id="i", run_id="r", val_loss=None, train_time_s=None)
+    far = replace(seen, seed=2**31 - 1, val_loss=2.0, train_time_s=3.0)
+    look = replace(a_look(), seeds=(0, 2**31 - 1), results=(seen, far), confirm=True)
+    at = "2026-01-05T08:01:59.123+00:00"
+    gone = {"kind": "gone", "at": at, "by": "x" * 40, "runs": ["r1", "r2"]}
+    add_rows(tmp_path, [look.to_json(), gone, PLACED])
+    ledger = read_ledger(tmp_path)
+    assert (ledger.looks, ledger.words, ledger.n_passed_over) == ((look,), "", 0)
+    assert ledger.gone == dict.fromkeys(("r1", "r2"), f"{'x' * 40}, 2026-01-05T08:01")
+    place, row = place_of("daily", 1, 0), ledger.streams["daily"]["a1"]
+    assert row == StreamRow(place=place, candidate="a1", kept=True)
+    assert row.to_json().items() >= PLACED.items()
+
+
+def test_looks_until_it_was_renamed_are_at_an_experiment_by_its_new_name(tmp_path: Path) -> None:
+    looks = [a_look(), a_look("other")]
+    rows = [*looks, renamed_row("split", "ours"), a_look(n=1)]
+    add_rows(tmp_path, [row.to_json() if isinstance(row, Look) else row for row in rows])
+    names = [look.experiment for look in read_ledger(tmp_path).looks]
+    assert names == ["ours", "other", "split"]
+    assert missing_rows(tmp_path, tmp_path) == []
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    add_rows(elsewhere, [a_look().to_json(), a_look("new").to_json()])
+    assert missing_rows(tmp_path, elsewhere) == [a_look("new").to_json()]
 
 
 def test_a_ledger_that_may_not_be_read_is_told_in_a_line(tmp_path: Path) -> None:

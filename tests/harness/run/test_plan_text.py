@@ -1,8 +1,10 @@
 """A plan as its file holds it: everything that it says comes back, what other kinds alone have is left out, nonsense is refused."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -100,6 +102,44 @@ def test_an_arm_without_a_place_in_a_design_is_its_own() -> None:
     assert PlanArm.from_mapping({"name": "a", "of": "b"}).of == "b"
 
 
+UNSAID: dict[str, Any] = {  # of a plan that says its name alone
+    **{"schema": 2, "name": "x", "question": "", "base": "", "scale": None, "baseline": ""},
+    **{"design": "explicit", "arms": [], "baseline_config": {}, "departures": None},
+    **{"primary": "val_loss", "seeds": [], "seeds_rule": None, "phases": {}, "budgets": []},
+    **{"target": None, "margin": None, "estimand": "at-rate", "axes": {}, "grid": None},
+    **{"rates": {}, "confirm": False, "published": None, "alters_noise": [], "slope": None},
+    **{"protocol": "", "command": "", "plugins": [], "left_out": [], "locks": [], "looks": 0},
+    **{"looked_at": 0, "runs": []},
+    "corpus": {
+        **{"name": "unknown", "fingerprint": "unknown", "unit": "nats", "bytes_per_token": None},
+        **{"tokens": None, "heldout": None},
+    },
+}
+
+
+def test_what_an_older_file_does_not_say_was_not_known_then() -> None:
+    plan = plan_of({"name": "x"}, "x")
+    assert plan.to_mapping() == UNSAID and plan == Plan(name="x")
+    assert not (plan.is_bundle or plan.is_stopped or plan.foreign or plan.imported)
+    assert replace(plan, foreign=True, remarks=("a",)).is_bundle
+    row = {"arm": "a", "seed": 1, "replicate": 0, "budget": 5, "role": "loss", "block": None}
+    run = PlanRun.from_mapping({**row, "run_id": "r"})
+    marks = (run.trunk, run.self_reported, run.imported, run.borrowed)
+    assert (marks, run.older, run.place) == ((None, False, False, False), (), None)
+    arm = PlanArm.from_mapping({"name": "a"}).to_mapping()
+    assert arm == {
+        **{"name": "a", "of": "a", "changes": (), "fields": {}, "estimand": "at-rate"},
+        **{"alters_noise": False, "point": {}, "substituted": (), "environment_effect": None},
+    }
+
+
+def test_a_run_under_another_name_keeps_those_that_it_had_the_newest_first() -> None:
+    run = replace(RUN, run_id="r1", older=("r0", "r2"))
+    assert run.renamed("r1") is run
+    assert run.renamed("r3") == replace(run, run_id="r3", older=("r1", "r0", "r2"))
+    assert run.renamed("r2") == replace(run, run_id="r2", older=("r1", "r0"))
+
+
 def changed(**keys: Any) -> dict[str, Any]:
     return {**PLAN.to_mapping(), **keys}
 
@@ -117,6 +157,9 @@ DAMAGED: dict[str, Any] = {
     "with two arms of one name": changed(arms=[{"name": "base"}, {"name": "base"}]),
     "without the arm 'gone' that it speaks of": run_with(arm="gone"),
     "without the arm 'lost'": changed(baseline="lost"),
+    f"without the arm '{'x' * 60}' that": changed(parents={"x" * 61: "base"}),
+    "without the arm 'adopted' that it speaks of": changed(parents={"base": "adopted"}),
+    "with a run named 'r9'": run_with(run_id="r9", older=["-r"]),
     "damaged: KeyError": changed(arms=[{}]),
     "damaged: TypeError": changed(runs=7),
 }
@@ -215,3 +258,27 @@ def test_what_was_found_sound_is_remembered_and_what_is_not_is_not(
     memory.save()
     assert Remembered(tmp_path / "results").remembered == memory.learned
     assert Remembered(tmp_path / "results", forget=True).remembered == {}
+
+
+def test_a_hundred_results_are_worth_writing_down_and_what_is_just_written_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_800_000_000_000_000_000
+    monkeypatch.setattr("harness.run.remembered.time.time_ns", lambda: now)
+    file = Remembered(tmp_path).path
+    memory = Remembered(tmp_path)
+    for n in range(100):
+        memory.save()
+        assert not file.exists()
+        for ago_ns in (5 * 10**9, 5 * 10**9 + 1):  # of the last change of any of its files
+            seen = {"st_size": 3, "st_mtime_ns": 1, "st_ino": 7}
+            old, new = (SimpleNamespace(**seen, st_ctime_ns=now - at) for at in (10**12, ago_ns))
+            memory.learn(f"r{n}", "finished", {"a": old, "b": new, "c": old}, whole=True)
+            assert (f"r{n}" in memory.learned) is (ago_ns > 5 * 10**9)
+    memory.save()
+    assert json.loads(file.read_text()) == memory.learned
+    file.write_text(json.dumps({"before": "finished 1", "r1": "diverged 2"}))
+    later = Remembered(tmp_path)
+    later.learned = memory.learned
+    later.save()
+    assert json.loads(file.read_text()) == {"before": "finished 1", **memory.learned}

@@ -54,9 +54,11 @@ def test_an_archive_with_a_name_that_is_no_path_below_it_is_none(name: str) -> N
 
 def test_an_archive_has_so_many_files_and_bytes_and_no_more() -> None:
     check_size(20_000, 1 << 28)
-    for n_files, n_bytes in ((20_001, 1), (1, (1 << 28) + 1)):
-        with pytest.raises(ValueError, match=r"are more than code may have \(20000 files, 256 MiB"):
+    for n_files, n_bytes, size in ((20_001, 1, 0), (1, (1 << 28) + 1, 256)):
+        with pytest.raises(ValueError) as refused:
             check_size(n_files, n_bytes)
+        most = "more than code may have (20000 files, 256 MiB)"
+        assert str(refused.value) == f"{n_files} files of {size} MiB are {most}"
 
 
 def test_an_attempt_that_began_twice_is_one_with_its_last_beginning_and_end() -> None:
@@ -145,8 +147,10 @@ def test_what_a_file_may_hold_is_read_up_to_its_bounds() -> None:
     quoted = json.dumps([["[" * 99, '\\"' + "{" * 99]])
     assert parse_json(quoted) == json.loads(quoted)
     for text in (f"[{deep}]", f'{{"a":{mappings}}}', f"[{deep}"):
-        with pytest.raises(ValueError, match="do not match, or more than 64 in each other"):
+        with pytest.raises(ValueError) as refused:
             parse_json(text)
+        said = "brackets that do not match, or more than 64 in each other"
+        assert str(refused.value) == said
     for number in ("9" * 400, "-" + "9" * 399):
         assert parse_yaml(number) == int(number)
     word = "x" * 401
@@ -297,6 +301,41 @@ def test_a_pipe_is_no_file_that_grows(tmp_path: Path) -> None:
     os.close(grown)
 
 
+@pytest.mark.parametrize(
+    ("below", "path"),
+    [
+        (guarded.IN_ROOT, "ledger.jsonl"),
+        (guarded.KEPT, "cache/sound.json"),
+        (guarded.IN_FOLDER, "runs/r1/result.json"),
+        (guarded.OF_ATTEMPT, "runs/r1/attempts/1/log.txt"),
+    ],
+)
+def test_a_results_folder_may_be_a_link_and_nothing_in_it_is_followed(
+    below: int, path: str, tmp_path: Path
+) -> None:
+    file, linked = tmp_path / "results" / path, tmp_path / "linked"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("x")
+    linked.symlink_to("results")
+    assert guarded.read_text(linked / path, below=below) == "x"
+    assert guarded.is_file(linked / path, below=below)
+    first = tmp_path / "results" / path.split("/")[0]
+    first.rename(tmp_path / "elsewhere")
+    first.symlink_to("../elsewhere")
+    with pytest.raises(RefusedFileError, match="links in a results folder are not followed"):
+        guarded.read_text(tmp_path / "results" / path, below=below)
+
+
+@pytest.mark.parametrize("path", ["runs/../x", "runs//x", "./x", "runs/.", "runs/.."])
+def test_a_path_that_leads_out_of_its_folder_is_refused(path: str, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "x").write_text("x")
+    with pytest.raises(RefusedFileError) as refused:
+        open_file(f"{tmp_path}/{path}", below=path.count("/") + 1)
+    assert str(refused.value).endswith(": leads out of the results folder")
+    assert str(refused.value).startswith(str(tmp_path)) and refused.value.errno == errno.EINVAL
+
+
 def test_what_is_gone_may_be_removed_and_only_a_folder_with_a_plan_is_an_experiment(
     tmp_path: Path,
 ) -> None:
@@ -310,6 +349,66 @@ def test_what_is_gone_may_be_removed_and_only_a_folder_with_a_plan_is_an_experim
         remove(tmp_path / "experiments/planned", below=2)
     remove(tmp_path / "experiments/file", below=2)
     assert sorted(os.listdir(tmp_path / "experiments")) == ["empty", "link"]
+
+
+def test_a_folder_holds_folders_files_and_others_and_a_link_is_neither(tmp_path: Path) -> None:
+    inner = tmp_path / "x"
+    (inner / "folder").mkdir(parents=True)
+    (inner / ".hidden").mkdir()
+    (inner / "a_file").write_text("")
+    (inner / "to_folder").symlink_to("folder")
+    (inner / "to_file").symlink_to("a_file")
+    os.mkfifo(inner / "pipe")
+    entries = {".hidden": "folder", "a_file": "file", "folder": "folder"}
+    entries |= {"pipe": "other", "to_file": "other", "to_folder": "other"}
+    found = guarded.entries_in(inner, below=1)
+    assert found == entries and [*found] == [*entries]
+    assert guarded.folders_in(inner, below=1) == ["folder"]
+    assert guarded.entries_in(tmp_path / "gone", below=1) == {}
+    assert guarded.entries_in(inner / "a_file", below=2) == {}
+    with pytest.raises(RefusedFileError):
+        guarded.entries_in(inner / "to_folder", below=2)
+    guarded.check_folder(inner / "folder", below=2)
+    for name in ("gone", "to_folder", "a_file"):
+        with pytest.raises(OSError):
+            guarded.check_folder(inner / name, below=2)
+    names = [guarded.is_file(inner / name, below=2) for name in entries]
+    assert names == [kind == "file" for kind in entries.values()]
+
+
+def test_a_path_may_begin_where_one_is_or_at_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/a").write_text("x")
+    (tmp_path / "linked").symlink_to("runs")
+    monkeypatch.chdir(tmp_path)
+    for below in (1, 2, 3):
+        assert guarded.read_text("runs/a", below=below) == "x"
+    names = str(tmp_path / "runs/a").count("/")
+    assert guarded.read_text(tmp_path / "runs/a", below=names) == "x"
+    assert guarded.read_text("linked/a", below=1) == "x"
+    for below in (2, 3):
+        with pytest.raises(RefusedFileError) as refused:
+            guarded.read_text("linked/a", below=below)
+        assert str(refused.value) == "linked: links in a results folder are not followed"
+    with pytest.raises(FileNotFoundError) as missing:
+        guarded.read_text("gone/b", below=2)
+    assert missing.value.filename == "gone"
+
+
+def test_what_is_removed_goes_whole_and_nothing_that_a_link_leads_to(tmp_path: Path) -> None:
+    inner = tmp_path / "x"
+    (inner / "run/deep").mkdir(parents=True)
+    (inner / "kept").mkdir()
+    (inner / "kept/file").write_text("x")
+    (inner / "run/deep/link").symlink_to("../../kept")
+    (inner / "link").symlink_to("kept")
+    for name in ("link", "run"):
+        remove(inner / name, below=1)
+    assert [path.name for path in inner.rglob("*")] == ["kept", "file"]
+    guarded.copy_file(inner / "kept/file", tmp_path / "copy", below=2)
+    assert (tmp_path / "copy").read_text() == "x"
 
 
 def test_an_experiment_of_which_nobody_can_tell_is_one(

@@ -1,5 +1,6 @@
 """A word that was renamed is read under its old name for a release, with one line that says so."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -91,15 +92,21 @@ def test_set_takes_an_old_name(tmp_path: Path, capsys) -> None:
 
 
 @pytest.mark.usefixtures("_old_words")
-def test_an_error_below_an_old_key_names_its_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"old\.yaml:6: seeds is 0"):
+def test_an_error_below_an_old_key_names_its_line(
+    tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(UserError, match=r"old\.yaml:6: seeds is 0") as refused:
         load(tmp_path, line="repeats: 0")
+    kept_line(str(refused.value))
 
 
 @pytest.mark.usefixtures("_old_words")
-def test_both_names_at_once_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"old\.yaml:6: repeats is now seeds, which is given too"):
+def test_both_names_at_once_are_refused(tmp_path: Path, kept_line: Callable[[str], None]) -> None:
+    with pytest.raises(
+        UserError, match=r"old\.yaml:6: repeats is now seeds, which is given too"
+    ) as refused:
         load(tmp_path, line="repeats: 2\nseeds: 3")
+    kept_line(str(refused.value))
 
 
 def test_a_plan_on_disk_is_read_in_todays_words() -> None:

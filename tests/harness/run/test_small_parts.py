@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from harness.run.disturbed import Disturbance, disturbances_of, disturbed_words, stood_still
+from harness.run.foreign import ClockHint, TrainerLimits
 from harness.run.halving import Halving, is_part
+from harness.run.measured import ForeignMarks, ImportMarks, OwnMarks
 from harness.run.plural import plural
+from harness.run.readings import OwnMetric, Readings
 from harness.run.results import finite, where_time_went
-from harness.run.spec import Branch, is_exclusive
+from harness.run.spec import Branch, PlannedRun, RunSpec, is_exclusive, trunks_of
 from harness.run.stream import parts_of
 from harness.run.versions import NewerError, check_version, version_of
 from tests.one_run import SPEC
@@ -20,6 +23,80 @@ def test_a_configuration_begins_with_what_is_asked_and_ends_in_words() -> None:
     keys = [line.partition(":")[0] for line in lines if line[0] not in " -"]
     assert keys == [*SPEC.to_mapping()]
     assert keys[:4] == ["schema", "config", "seed", "replicate"] and keys[-1] == "substituted"
+
+
+def test_what_is_asked_of_a_run_names_only_what_it_has() -> None:
+    asked = {
+        **{"config": {"model": {"n_layer": 2}}, "seed": 3, "replicate": 0, "budget": 10},
+        **{"role": "loss", "world_size": 1, "device": "cpu"},
+        "data": {"name": "stdlib", "fingerprint": "f" * 64, "heldout": None},
+    }
+    assert SPEC.asked() == asked
+    branch = Branch(at=4, config={"a": 1})
+    late = replace(SPEC, branch=branch, runs_in={"python": "/a"}, heldout_fingerprint="e")
+    data = {**asked["data"], "heldout": "e"}
+    more = {"runs_in": {"python": "/a"}, "branch": {"at": 4, "config": {"a": 1}}}
+    assert late.asked() == {**asked, "data": data, **more}
+    assert replace(SPEC, until=4).asked() == {**asked, "until": 4}
+    for spec in (SPEC, late, replace(SPEC, until=4, role="timing", replicate=2)):
+        assert RunSpec.from_mapping(spec.to_mapping()) == spec
+        assert spec.at_seed(7) == replace(spec, seed=7)
+        assert spec.at_seed(7).run_id == replace(spec, seed=7).run_id
+
+
+def test_trunks_are_named_once_in_the_order_of_their_runs() -> None:
+    config = {"schedule": {"steps": 12}}
+    runs = []
+    for seed, at in ((2, 4), (1, 4), (2, 4), (1, None)):
+        branch = Branch(at=at, config=config) if at else None
+        spec = replace(SPEC, seed=seed, branch=branch)
+        runs.append(PlannedRun(arm="a", block=seed, place=0, spec=spec))
+    assert [(t.arm, t.block, t.spec) for t in trunks_of(runs)] == [
+        ("trunk", 2, runs[0].spec.trunk),
+        ("trunk", 1, runs[1].spec.trunk),
+    ]
+
+
+def test_a_script_of_which_nothing_is_said_has_an_hour_of_silence_and_no_second_try() -> None:
+    limits = {"wall_s": None, "silence_s": 3600.0, "retries": 0, "output_mib": 1024.0}
+    assert vars(TrainerLimits()) == vars(TrainerLimits.from_mapping({})) == limits
+    hint = ClockHint.from_mapping({"line": 3, "text": "x"})
+    assert (hint.doubt, hint.compared) == (False, False)
+    assert Readings() == Readings.from_mapping({}) and not Readings().replaces_lines
+
+
+@pytest.mark.parametrize(
+    ("metrics", "patterns", "replaces", "own"),
+    [
+        (("bpb",), {}, False, ["bpb"]),
+        (("bpb", "val_loss"), {}, True, ["bpb"]),
+        ((), {"step_pattern": "a"}, True, []),
+        ((), {"time_pattern": "a"}, True, []),
+        ((), {"stop_step": 3}, False, []),
+    ],
+)
+def test_patterns_of_the_loss_or_the_clock_stand_for_the_benchmarks_lines(
+    metrics: Any, patterns: Any, replaces: bool, own: list[str]
+) -> None:
+    named = tuple(OwnMetric(name=name) for name in metrics)
+    readings = Readings(metrics=named, **patterns)
+    assert readings.replaces_lines is replaces
+    assert [metric.name for metric in readings.own] == own
+    assert Readings.from_mapping(readings.to_mapping()) == readings
+    assert not OwnMetric(name="a").is_higher_better
+    assert OwnMetric(name="a", better="higher").is_higher_better
+
+
+def test_a_result_says_besides_only_what_its_kind_of_run_has() -> None:
+    foreign = {"budget": 3, "environment_effect": None, "self_reported": True}
+    assert ForeignMarks(budget=3).to_json() == foreign
+    stopped = ForeignMarks(budget=3, own={"bpb": 0.5}, stopped_at=2).to_json()
+    assert stopped == {**foreign, "own": {"bpb": 0.5}, "stopped_at": 2}
+    digests = {"code": None, "program": "p", "recipe": "r", "seed_of_log": 7}
+    imported = ImportMarks(budget=3, log="a.txt", **digests).to_json()
+    log = {"budget": 3, "log": "a.txt", **digests}
+    assert imported == {**log, "imported": True, "self_reported": True}
+    assert OwnMarks(gpu=None).to_json() == {"gpu": None, "environment_effect": None}
 
 
 def test_a_run_that_goes_on_from_a_trunk_makes_the_rest_of_its_steps() -> None:

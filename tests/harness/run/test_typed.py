@@ -26,6 +26,12 @@ def test_what_cannot_be_reckoned_with_is_refused_by_its_field(field, value):
         Validation.from_json(POINT | {field: found})
 
 
+def test_a_refusal_names_the_type_and_the_first_60_letters_of_what_was_found():
+    with pytest.raises(ValueError) as refused:
+        Validation.from_json(POINT | {"val_loss": "x" * 61})
+    assert str(refused.value) == f"val_loss is '{'x' * 60}', of type str"
+
+
 def test_a_whole_number_has_64_bits_with_its_sign():
     for ends in (2**63 - 1, -(2**63)):
         assert Validation.from_json(POINT | {"step": ends}).step == ends
