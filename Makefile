@@ -52,7 +52,7 @@ docs: install  ## rewrite the generated documentation, the golden dumps of the p
 	$(BIN)/python -m harness.experiment.reference
 	$(BIN)/python -m reports.reference
 	$(BIN)/python -m tests.techniques
-	$(BIN)/python -m tests.numbers
+	$(BIN)/python -m tests.built_in
 	$(BIN)/python -m tests.golden
 	$(BIN)/python -m tests.kept_pages
 	$(BIN)/python -m tests.kept_words

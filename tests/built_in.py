@@ -1,4 +1,4 @@
-"""docs/numbers.md from the code: limits, waits, thresholds and tolerances that are built in. `python -m tests.numbers` writes it."""
+"""docs/numbers.md from the code: limits, waits, thresholds and tolerances that are built in. `python -m tests.built_in` writes it."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -25,7 +25,7 @@ from harness.errors import UserError
 from harness.experiment import reference, scaffold
 from harness.experiment.experiment import KEYS, load_experiment
 from reports.figures.forest import FOREST_TITLES
-from tests import numbers, techniques
+from tests import built_in, techniques
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -64,7 +64,7 @@ def _no_plugins(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "source", [reference, reports.reference, techniques, numbers], ids=lambda m: m.__name__
+    "source", [reference, reports.reference, techniques, built_in], ids=lambda m: m.__name__
 )
 def test_generated_pages_are_up_to_date(source):
     pages = source.pages()
