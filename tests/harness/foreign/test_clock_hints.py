@@ -1,6 +1,7 @@
 """The static look at a script's timed region: what it sees, at which line, and what it doubts."""
 
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -87,6 +88,16 @@ BROKEN = {
         GOOD.replace("model.load_state_dict(initial)", "pass"),
         (7, "training before the clock starts"),
     ),
+    "a synchronisation long before the start": (
+        GOOD.replace("synchronize()\nt0", "synchronize()\na = 1\nb = 2\nc = 3\nt0"),
+        (14, "the clock starts without a"),
+    ),
+    "a state that is restored once the clock runs": (
+        GOOD.replace("model.load_state_dict(initial)", "pass").replace(
+            "for step", "model.load_state_dict(initial)\nfor step"
+        ),
+        (7, "training before the clock starts"),
+    ),
     "saving in a branch that goes on": (
         GOOD.replace("        break\n", ""),
         (22, "saving while the clock runs"),
@@ -158,6 +169,15 @@ def test_a_script_without_a_clock_and_one_that_is_no_python_are_told_at_a_line()
 
 
 SOUND = {
+    "a synchronisation shortly before the start": GOOD.replace(
+        "synchronize()\nt0", "synchronize()\na = 1\nb = 2\nt0"
+    ),
+    "a state that is restored in the line that learned": GOOD.replace(
+        "backward()\nmodel.load", "backward(); model.load", 1
+    ),
+    "a state that is restored in the line that starts the clock": GOOD.replace(
+        "model.load_state_dict(initial)", "pass"
+    ).replace("\nt0", "\nmodel.load_state_dict(initial); t0"),
     "a tensor of its own starts the backward engine": (
         "import torch\ntorch.empty(1, requires_grad=True).backward()\n"
         + GOOD.replace("_ in range(10):\n    loss(model).backward()", "_ in ():\n    pass")
@@ -177,6 +197,13 @@ SOUND = {
         "    if step == steps:", "    for part in parts:\n        feed(part)\n    if step == steps:"
     ),
     "sys.exit leaves as break does": GOOD.replace("        break", "        sys.exit()"),
+    "a loop until something is": GOOD.replace("for step in range(steps + 1):", "while step:"),
+    "a script in its main, which is left by a return": f"def main():\n{indent(GOOD, '    ')}".replace(
+        "        break", "        return"
+    ),
+    "what is done in a class stands nowhere": GOOD.replace(
+        "    approx =", "    class A:\n        torch.save(1)\n    approx ="
+    ),
 }
 
 
@@ -320,4 +347,9 @@ def test_a_line_between_two_readings_of_a_clock_that_stops_three_times_is_in_its
         **{5: ClockPlace.BEFORE, 15: ClockPlace.TIMED, 25: ClockPlace.PAUSE},
         **{35: ClockPlace.TIMED, 45: ClockPlace.PAUSE, 55: ClockPlace.TIMED},
         65: ClockPlace.AFTER,
+    }
+    at_events = {line: of_script.place(line) for line in (10, 20, 30, 40, 50, 60)}
+    assert at_events == {
+        **{10: ClockPlace.TIMED, 20: ClockPlace.PAUSE, 30: ClockPlace.PAUSE},
+        **{40: ClockPlace.PAUSE, 50: ClockPlace.PAUSE, 60: ClockPlace.TIMED},
     }

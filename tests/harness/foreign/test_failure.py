@@ -106,3 +106,27 @@ def test_few_ranks_are_kept_and_those_go_on_being_read(monkeypatch: pytest.Monke
         failure.feed(line)
     assert failure.reason(1).startswith("rank 5 ended with exit code 1: AssertionError")
     assert failure.traced[None].startswith("AssertionError")
+
+
+@pytest.mark.parametrize(
+    ("code", "ended"),
+    [
+        *((1, "ended with exit code 1"), (128, "ended with exit code 128")),
+        *((129, "was killed by signal 1"), (192, "was killed by signal 64")),
+        *((193, "ended with exit code 193"), (-9, "was killed by signal 9")),
+    ],
+)
+def test_a_code_beyond_128_is_that_of_a_signal_as_far_as_there_are_any(
+    code: int, ended: str
+) -> None:
+    assert reason("", code) == f"its command {ended}"
+
+
+@pytest.mark.parametrize(
+    ("before", "line"),
+    [("", "no data " * 99), ("", f"ValueError: {'x' * 400}"), (MISSING[:-1], "x" * 400)],
+    ids=["a last word", "an exception in words", "a traceback's"],
+)
+def test_of_a_long_line_a_reason_has_three_hundred_characters(before: str, line: str) -> None:
+    said = f"{before}{line}".splitlines()[-1]
+    assert reason(f"{before}{line}\n") == f"its command ended with exit code 1: {said[:300]}"

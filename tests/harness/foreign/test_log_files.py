@@ -216,3 +216,11 @@ def test_a_script_is_looked_for_in_so_many_lines_of_a_log(
     assert log_code.program_in(path) == found
     monkeypatch.setattr(log_code, "MOST_LINES", before - 2)
     assert log_code.program_in(path) is None
+
+
+def test_a_script_may_hold_three_lines_of_bars_itself(tmp_path: Path) -> None:
+    for n in (1, 3, 4):
+        script = f"import os\nBARS = '''\n{(LINE + chr(10)) * n}'''\n"
+        found = log_code.program_in(write(tmp_path, f"{script}{LINE}\nRunning Python 3.12\n"))
+        assert (found is None) == (n > 3)
+        assert found is None or found.script.decode() == script

@@ -6,6 +6,7 @@ import pytest
 
 from harness.foreign.log_facts import LogFacts, machine_words
 from harness.foreign.log_lines import LogError, loss_of, number_of, read_point, shape_of
+from harness.foreign.log_text import log_lines
 from harness.foreign.printed import printed_losses
 from tests.foreign_logs import SMI
 
@@ -49,7 +50,14 @@ def test_a_list_of_losses_is_named_by_its_page_and_its_line(tmp_path: Path) -> N
 
 
 def test_what_is_no_list_of_losses_is_passed_over(tmp_path: Path) -> None:
-    lists = ("[3.2777, 9.1]", "[3.280000000]", "[1, 2, 3, 4, 5]", "[3.28, 3.2.8, 3.29]", "[3.2]")
+    lists = (
+        "[3.2777, 9.1]",
+        "[3.2777, 3.3900]",
+        "[3.2777, 3.1700]",
+        "[3.280000000]",
+        "[1, 2, 3, 4, 5]",
+    )
+    lists += ("[3.28, 3.2.8, 3.29]", "[3.2]")
     (tmp_path / "README.md").write_text("\n".join(lists))
     (tmp_path / "other.md").write_text("[3.2777, 3.2812]")
     (tmp_path / "statistics.md").mkdir()
@@ -72,6 +80,27 @@ def test_a_loss_is_above_zero_and_within_what_a_result_holds() -> None:
     assert number_of("-3.5", "score") == -3.5
     with pytest.raises(LogError, match=r"the score '-1e101' is impossible: it is beyond 1e\+100$"):
         number_of("-1e101", "score")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("y" * 48, "is not a number"), (f"{'9' * 48}e99", "is impossible: it is")]
+)
+def test_of_what_is_no_number_forty_characters_are_shown(text: str, said: str) -> None:
+    with pytest.raises(LogError, match=f"^the score '{text[:40]}' {said}"):
+        number_of(text, "score")
+    with pytest.raises(LogError, match=f"^the loss '{text[:40]}' {said}"):
+        loss_of(text.encode())
+
+
+def test_of_a_last_line_that_is_cut_sixty_characters_are_shown(tmp_path: Path) -> None:
+    lines = [f"step:{n}/2 val_loss:3.28{n} train_time:{n}{'0' * 60}.5" for n in range(3)]
+    path = tmp_path / "log.txt"
+    path.write_text("\n".join(lines)[:-1])
+    with pytest.raises(LogError) as error:
+        list(log_lines(path))
+    assert str(error.value) == (
+        f"it is cut inside its last line, '{lines[2][:60]}': the last number may lack digits"
+    )
 
 
 def test_the_shape_of_a_line_is_that_of_what_stands_behind_its_first_word() -> None:

@@ -352,3 +352,11 @@ def test_no_log_is_kept_of_a_run_that_was_taken_over_or_where_none_can_be_writte
     out.run = tmp_path / "gone"
     with pytest.raises(ResultsError, match=str(tmp_path / "results")):
         keep_own_logs(tmp_path / "copy", None, out)
+
+
+def test_of_a_name_that_is_too_long_its_end_is_kept(tmp_path: Path) -> None:
+    out: Any = Kept(tmp_path)
+    for n in (111, 130):
+        (tmp_path / "copy/logs" / f"{'a' * n}.txt").write_text("text")
+    keep_own_logs(tmp_path / "copy", None, out)
+    assert out.names() == [f"own-{'a' * 116}.txt", f"own-logs-{'a' * 111}.txt"]

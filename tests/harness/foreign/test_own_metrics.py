@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -200,16 +201,35 @@ def test_the_benchmarks_own_lines_can_be_stopped() -> None:
     [
         *(("492.485s", 492.485), ("795ms", 0.795), ("12 min", 720.0), ("1.5h", 5400.0)),
         *(("250us", 0.00025), ("3 seconds", 3.0), ("1:02:03", 3723.0), ("02:03.5", 123.5)),
+        *(("0s", 0.0), ("2000ns", 2e-6)),
     ],
 )
 def test_units_are_understood(text: str, seconds: float) -> None:
     assert seconds_of(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["12 parsecs", "5", "5 m", "x", "-3s", "1e200s"])
-def test_a_time_that_is_not_understood_is_refused(text: str) -> None:
-    with pytest.raises(LogError, match=re.escape(text[:4].split()[0])):
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("12 parsecs", "5", "5 m", "x", "-3s", "1e200s"),
+        *("y" * 48, "1" * 48, f"1{'0' * 40} parsecs", f"-1{'0' * 40}s"),
+    ],
+)
+def test_a_time_that_is_not_understood_is_refused(
+    text: str, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(LogError, match=re.escape(text[:4].split()[0])) as error:
         seconds_of(text)
+    kept_line(str(error.value))
+
+
+@pytest.mark.parametrize("step", ["x", "-1", "1.5", "9" * 13, "z" * 48, "9" * 12])
+def test_a_step_is_a_whole_number_of_at_most_twelve_digits(
+    step: str, kept_line: Callable[[str], None]
+) -> None:
+    reading = OwnReading(Readings(step_pattern=r"iter (\S+)"))
+    reading.feed(f"iter {step}".encode())
+    kept_line(f"{reading.step}: {reading.lacks()}")
 
 
 @pytest.mark.parametrize("time", ["492.485sec", "492us", "8min", "795"])
@@ -281,6 +301,13 @@ def test_lines_are_read_as_json_only_where_a_metric_is_in_the_last_one() -> None
 )
 def test_a_metric_has_the_name_that_stands_before_it(text: str, name: str) -> None:
     assert read_metric(text, where="x").name == name
+
+
+def test_a_pattern_has_at_most_five_hundred_characters() -> None:
+    pattern = "val_bpb: ([0-9.]+)".ljust(500, "#")
+    assert read_metric(pattern, where="x").pattern == pattern
+    with pytest.raises(UserError, match=r"#' must have one group, which is the number"):
+        read_metric(f"{pattern}#", where="x")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from harness.foreign.collect import Tree, collect
 from harness.foreign.linked_data import link_data
 from harness.foreign.log_lines import LogError
 from harness.foreign.own_lines import OwnReading, seconds_of
-from harness.foreign.own_logs import MAX_FILES, keep_own_logs
+from harness.foreign.own_logs import keep_own_logs
 from harness.foreign.own_metrics import check_readings, read_metric
 from harness.foreign.warm_up import compiles
 from harness.provenance.code import Code
@@ -80,7 +80,7 @@ def test_a_file_that_is_no_text_or_too_long_holds_no_number(tmp_path: Path) -> N
     for content, is_read in (
         (b"\xff1", False),
         (b" " * 2**20 + b"1", False),
-        (b" " * 9 + b"1", True),
+        (b" " * (2**20 - 1) + b"1", True),
     ):
         (tmp_path / "n.txt").write_bytes(content)
         reading = reading_of("file:n.txt")
@@ -246,6 +246,15 @@ def test_a_script_takes_along_what_it_imports_and_what_is_named(tmp_path: Path) 
             collect(name, Tree(root=tmp_path), where="x")
 
 
+def test_a_file_of_more_than_twenty_megabytes_is_no_code(tmp_path: Path) -> None:
+    tree = Tree(root=tmp_path)
+    for n_bytes, is_code in ((20_000_000, True), (20_000_001, False)):
+        with (tmp_path / "data.py").open("wb") as file:
+            file.truncate(n_bytes)
+        assert (tree.read("data.py") is not None) == is_code
+    assert tree.read("none.py") is None and tree.read(".") is None
+
+
 def test_a_secret_in_code_or_in_what_is_asked_is_refused_at_its_place() -> None:
     secret = "hf_" + "a1B2" * 8
     code = Code(script="a.py", files={"a.py": b"", "b.py": f"x = 1\ny = '{secret}'\n".encode()})
@@ -308,12 +317,12 @@ def test_own_logs_are_kept_by_name_without_secrets_up_to_a_number(tmp_path: Path
     assert max(map(len, kept)) == 120 + len("own-")
     assert out.said == ["logs/no.pt is no text: it is not kept"]
 
-    for n in range(MAX_FILES + 2):
+    for n in range(66):
         (copy / f"logs/many-{n:03}").write_text("x")
     out = Kept(tmp_path / "full")
     keep_own_logs(copy, None, out)
-    assert len([*out.run.iterdir()]) == MAX_FILES
-    assert out.said[-1].endswith(f"and later files are not kept: {MAX_FILES} files of a run are")
+    assert len([*out.run.iterdir()]) == 64
+    assert out.said[-1].endswith("and later files are not kept: 64 files of a run are")
     out = Kept(tmp_path / "lost", mine=False)
     keep_own_logs(copy, None, out)
     assert [*out.run.iterdir()] == []

@@ -1,6 +1,8 @@
 """`ablate run` of scripts whose seeds a rule adds: it stops as told, goes on after a break, and adds none where a run failed."""
 
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,14 @@ def test_what_the_seeds_before_took_counts_towards_the_hours_that_are_allowed(
     assert ablate("run", path, "--max-gpu-hours", 1, "--wall-limit", 60) == 2
     assert "after 2 " in capsys.readouterr().err
     assert load("foreign").plan.seeds == (0, 1)
+
+
+def test_a_plan_of_scripts_tells_its_arms_its_rule_their_clocks_and_what_is_done(
+    folder: Path, capsys: pytest.CaptureFixture[str], kept_line: Callable[[str], None]
+) -> None:
+    path = asked(folder, {"decide": 0.05}, file="new.py")
+    told = []
+    for words in ((), ("--json",), ("--price", 3, "--seeds", 3)):
+        assert ablate("plan", path, *words) == 0
+        told.append(capsys.readouterr().out)
+    kept_line(re.sub(r"code=\w+", "code=...", "\n".join(told)))

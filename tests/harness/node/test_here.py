@@ -97,7 +97,7 @@ def test_a_stand_still_is_a_wait_that_took_far_longer_than_it_should(
     stalls: Any = Stalls()
     waits = iter((False, False, True))
     stalls.done = type(
-        "Done", (), {"wait": lambda self, s: next(waits), "set": lambda self: None}
+        "Done", (), {"wait": lambda self, s: s == 0.5 and next(waits), "set": lambda self: None}
     )()
     with stalls:
         pass

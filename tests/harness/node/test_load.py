@@ -84,12 +84,14 @@ def test_only_foreign_load_marks_a_run(
     assert disturbed_words(disturbances(Stalls(), found, DONE)) == f"its time is disturbed: {words}"
 
 
-@pytest.mark.parametrize("percent", [0, load.BUSY - 1])
+@pytest.mark.parametrize("percent", [0, 4])
 def test_who_holds_a_gpu_and_does_not_compute_is_no_load(
     processes: dict[str, int], monkeypatch: pytest.MonkeyPatch, percent: int
 ) -> None:
     monkeypatch.setattr(load, "nvml", lambda: driver_with({processes["foreign"]: percent}))
     assert load.read_busy(0) == set()
+    monkeypatch.setattr(load, "nvml", lambda: driver_with({processes["foreign"]: 5}))
+    assert load.read_busy(0) == {Busy(gpu="0", pid=processes["foreign"])}
     monkeypatch.setattr(load, "nvml", lambda: driver_with({}))
     assert load.read_busy(0) == set()
 
@@ -129,3 +131,13 @@ def test_another_users_process_is_foreign_and_one_that_is_gone_is_not(
     monkeypatch.setattr(Path, "read_bytes", content)
     monkeypatch.setenv(load.MARK, "9")
     assert [load.is_foreign(pid) for pid in (7, 8, 9, 99)] == [True, False, False, True]
+
+
+def test_who_was_busy_in_two_looks_computed_beside_a_run() -> None:
+    found = ForeignLoad()
+    found.seen.update({Busy(gpu="1", pid=7): 1, Busy(gpu="1", pid=8): 2, Busy(gpu="0", pid=9): 3})
+    assert found.words() == [
+        "process 9 computed on GPU 0 beside it",
+        "process 8 computed on GPU 1 beside it",
+    ]
+    assert found.every_s == 5.0 and gpus.Sampler(print).every_s == 1.0

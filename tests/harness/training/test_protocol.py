@@ -311,3 +311,20 @@ def test_processes_exchange_gradients_in_the_last_pass_of_an_update(
     batch = torch.zeros(2, 1, 8, dtype=torch.int64)
     core.gradients([(batch, batch)] * 2, None)
     assert exchanged == synced
+
+
+@pytest.mark.parametrize("per_tensor", [True, False])
+def test_gradients_have_the_norm_one_tensor_by_tensor_where_that_is_asked_for(
+    per_tensor: bool,
+) -> None:
+    config = small("r08", "fp32", n_layer=2)
+    core = new_core(with_fields(config, {"optim.grad_norm_per_tensor": per_tensor}))
+    core.set_step(0)
+    kept = []
+    for parameter in core.parameters:
+        parameter.grad = torch.full_like(parameter, 3.0)
+        kept.append(parameter.grad)
+    core.step()
+    for grad in kept:
+        norm = 1.0 if per_tensor else 3 * grad.numel() ** 0.5
+        assert float(grad.double().norm()) == pytest.approx(norm, rel=1e-5)

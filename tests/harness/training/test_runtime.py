@@ -1,13 +1,16 @@
 """What is set up for a device: its allocator, by whichever name this torch has, and whether training is compiled."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.distributed as dist
 
 from harness.config.presets import preset_values, to_config
 from harness.errors import UserError
+from harness.training import runtime
 from harness.training.core import compiles
-from harness.training.runtime import join_group, set_allocator
+from harness.training.runtime import join_group, set_allocator, set_runtime
 
 
 @pytest.mark.filterwarnings("error")
@@ -53,3 +56,50 @@ def test_a_process_joins_the_group_of_its_device_once(
     assert joined == ([3, "nccl"] if device == "cuda" else ["gloo"])
     with pytest.raises(UserError, match="the run wants 8 processes, but its group has 4: start it"):
         join_group(8, device)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_gpu_begins_every_run_without_what_the_last_one_left(
+    warm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[str] = []
+    made = torch.ones
+    for name in ("empty_cache", "reset_peak_memory_stats"):
+        monkeypatch.setattr(torch.cuda, name, lambda name=name: happened.append(name))
+    monkeypatch.setattr(runtime, "set_allocator", happened.append)
+
+    def ones(n: int, *, device: str, requires_grad: bool) -> torch.Tensor:
+        assert (n, device) == (1, "cuda")
+        number = made(n, requires_grad=requires_grad)
+        number.register_hook(lambda gradient: happened.append(f"a pass of {float(gradient)}"))
+        return number
+
+    monkeypatch.setattr(torch, "ones", ones)
+    fields = {"system.compile": "off", "system.cuda_warm_start": warm}
+    config = to_config(preset_values("r08")[0] | fields | {"system.expandable_segments": False})
+    set_runtime(config, "cuda", seed=1)
+    assert happened == [
+        *("empty_cache", "expandable_segments:False", "reset_peak_memory_stats"),
+        *["a pass of 1.0"] * warm,
+    ]
+
+
+def test_a_run_that_is_compiled_sets_the_compiler_back_and_one_that_is_not_leaves_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    happened: list[str] = []
+    inductor = SimpleNamespace()
+    monkeypatch.setattr(torch._dynamo, "reset", lambda: happened.append("reset"))
+    monkeypatch.setattr(torch._inductor, "config", inductor)
+    monkeypatch.setattr(torch.compiler, "set_stance", happened.append)
+    for wish, tuned in (("off", True), ("on", True), ("on", False)):
+        fields = {"system.compile": wish, "system.coordinate_descent": tuned}
+        set_runtime(to_config(preset_values("r08")[0] | fields), "cpu", seed=5)
+        drawn = torch.rand(1)
+        assert drawn == torch.rand(1, generator=torch.Generator().manual_seed(5))
+        if wish == "off":
+            assert (happened, vars(inductor)) == ([], {})
+        else:
+            assert (happened, inductor.coordinate_descent_tuning) == (["reset", "default"], tuned)
+            assert {*inductor.unsafe_marked_cacheable_functions.values()} == {"1"}
+            happened.clear()
