@@ -86,9 +86,11 @@ def diff_in_words(case: Case) -> str:
         return ""
     n_new = sum(line.startswith("+") and not line.startswith("+++") for line in lines)
     n_old = sum(line.startswith("-") and not line.startswith("---") for line in lines)
-    said = f"\n\n{n_new} lines of code are new, {n_old} are gone (`{DIFF}`):\n\n"
+    said = f"\n\nLines of code: {n_new} new, {n_old} gone (`{DIFF}`):\n\n"
     shown = "\n".join(lines[:MAX_DIFF])
-    rest = f"\n... {len(lines) - MAX_DIFF} lines more" if len(lines) > MAX_DIFF else ""
+    rest = ""
+    if len(lines) > MAX_DIFF:
+        rest = f"\n... {plural(len(lines) - MAX_DIFF, 'line')} more"
     return f"{said}````diff\n{shown}{rest}\n````"
 
 

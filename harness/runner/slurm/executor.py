@@ -114,8 +114,9 @@ class SlurmRunner:
             return self.summary
         n_queued = len(self._jobs_left())
         if n_queued:
+            stay = "1 run stays" if n_queued == 1 else f"{n_queued} runs stay"
             print(
-                f"{n_queued} runs stay in the queue: the same command follows them, "
+                f"{stay} in the queue: the same command follows them, "
                 f"`ablate cancel {self.options.experiment}` ends them"
             )
         self.summary.stopped = self.stop if self.left else None
@@ -146,7 +147,8 @@ class SlurmRunner:
                 self.jobs[run_id] = job
         self.sent.update(self.jobs.keys())
         if self.jobs:
-            print(f"{len(self.jobs)} runs are in the queue already", flush=True)
+            there = "1 run is" if len(self.jobs) == 1 else f"{len(self.jobs)} runs are"
+            print(f"{there} in the queue already", flush=True)
 
     def _check_environment(self) -> None:
         """Raises UserError where the nodes lack what the runs need that have no job yet."""

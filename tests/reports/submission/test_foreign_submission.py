@@ -1,6 +1,7 @@
 """A record's pull request of scripts as they are: rules from their kept code, their own logs, their diff."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,10 +126,11 @@ SAID = [
 
 @pytest.mark.parametrize(("arm", "rule", "said", "reason"), SAID)
 def test_a_script_is_judged_by_what_its_runs_know(
-    arm: str, rule: str, said: str, reason: str
+    arm: str, rule: str, said: str, reason: str, kept_line: Callable[[str], None]
 ) -> None:
     found = check(arm, rule)
     assert (found.said, reason in found.reason) == (said, True), found.reason
+    kept_line(found.reason)
 
 
 def test_a_variable_of_another_value_is_another_flag() -> None:
@@ -177,7 +179,7 @@ def test_its_logs_are_the_scripts_own_with_their_code_and_are_imported_again(
     assert "-        ms = step * (1000 + random" in diff
     assert "+        ms = step * (900 + random" in diff
     page = Path("pr/README.md").read_text()
-    assert "1 lines of code are new, 1 are gone (`changes.diff`)" in page
+    assert "Lines of code: 1 new, 1 gone (`changes.diff`)" in page
     assert "loss buffer" in page
 
 

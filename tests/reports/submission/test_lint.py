@@ -302,6 +302,11 @@ TUNED = "coordinate_descent_tuning (system.coordinate_descent)"
             put("train_time_s", NAN, NAN, 9.0),
             ("cannot be known", "a t test of times needs 2 runs of each, got 1 and 3"),
         ),
+        (
+            faster_than_baseline,
+            put("train_time_s", NAN, 90.0, 91.0),
+            ("passes", "-10.500 s (-10.40 %), p = 0.00051 (Welch, one-sided), n = 2 and 3"),
+        ),
         (independent_seeds, None, ("passes", "3 different seeds, every planned run counted")),
         (
             independent_seeds,
@@ -330,9 +335,12 @@ TUNED = "coordinate_descent_tuning (system.coordinate_descent)"
         (one_code, forget("a1", "source"), ("cannot be known", "the code of the runs was not")),
     ],
 )
-def test_a_rule_answers_with_its_reason(rule: Any, edit: Edit | None, answer: Any) -> None:
+def test_a_rule_answers_with_its_reason(
+    rule: Any, edit: Edit | None, answer: Any, kept_line: Callable[[str], None]
+) -> None:
     said, reason = rule(case(edit))
     assert (said, reason[: len(answer[1])]) == answer
+    kept_line(reason)
 
 
 def test_two_versions_of_the_code_are_counted() -> None:

@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,10 +21,16 @@ from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
 from reports.submission.case import Case, RuleCheck
 from reports.submission.lint import RULES, VAL_TOKENS, lint
-from reports.submission.readme import fields_of, standing_words, where_the_baseline_ran
+from reports.submission.readme import (
+    diff_in_words,
+    fields_of,
+    standing_words,
+    where_the_baseline_ran,
+)
 from reports.submission.statistics import baseline_beside, decimals, p_of
 from reports.submission.submission import (
     cure_of_no_run,
+    memory_lines,
     metric_lines,
     own_log,
     printed_by_script,
@@ -239,7 +246,7 @@ def test_every_rule_can_be_seen_to_fail():
     assert {rule for rule, outcome, _ in BROKEN if outcome == "fails"} == set(RULES)
 
 
-def test_the_folder_holds_what_a_pull_request_needs_and_no_secret(results, tmp_path):
+def test_the_folder_holds_what_a_pull_request_needs_and_no_secret(results, tmp_path, kept_line):
     experiment = load("split", results=results)
     (tmp_path / "pr").mkdir()  # an empty one is taken
     write_submission(
@@ -278,6 +285,8 @@ def test_the_folder_holds_what_a_pull_request_needs_and_no_secret(results, tmp_p
     ]
     assert "same node (node-0)" in text
     assert all(rule in text for rule in RULES)
+    files = (tmp_path / "pr" / "README.md", tmp_path / "pr" / "statistics.csv", logs[0])
+    kept_line("\n".join(file.read_text(encoding="utf-8") for file in files))
 
 
 def test_a_folder_that_could_not_be_written_whole_is_not_there(results, tmp_path):
@@ -349,9 +358,9 @@ def test_bad_input_is_one_line(results, tmp_path, capsys):
     assert {r["rule"] for r in json.loads(capsys.readouterr().out)["rules"]} == set(RULES)
 
 
-def test_an_arm_without_a_finished_run_is_refused(tmp_path):
+def test_an_arm_without_a_finished_run_is_refused(tmp_path, kept_line):
     write_experiment(tmp_path, arms=LADDER[:2], n_seeds=1, outcome={("untied_head", 0): "pending"})
-    with pytest.raises(ValueError, match="has no finished run that counts"):
+    with pytest.raises(ValueError, match="has no finished run that counts") as refused:
         write_submission(
             load("split", results=tmp_path),
             "untied_head",
@@ -360,6 +369,22 @@ def test_an_arm_without_a_finished_run_is_refused(tmp_path):
             redact=redact,
         )
     assert not (tmp_path / "pr").exists()
+    kept_line(str(refused.value))
+
+
+def test_a_file_where_the_folder_should_be_is_left_as_it_is(
+    results: Path, tmp_path: Path, kept_line: Callable[[str], None]
+) -> None:
+    (tmp_path / "pr").write_text("mine")
+    experiment = load("split", results=results)
+    how: dict[str, Any] = {"results": results, "redact": redact, "target": TARGET}
+    with pytest.raises(ValueError, match="there is something already") as refused:
+        write_submission(experiment, ARM, tmp_path / "pr", **how)
+    assert (tmp_path / "pr").read_text() == "mine"
+    kept_line(str(refused.value))
+    write_submission(experiment, ARM, tmp_path / "of" / "mine" / "pr", **how)
+    assert len([*(tmp_path / "of" / "mine" / "pr" / "logs").iterdir()]) == 5
+    assert {path.name for path in tmp_path.rglob("*pr*")} == {"pr"}
 
 
 def test_an_arm_whose_runs_are_all_stale_is_to_be_run_again(results: Path) -> None:
@@ -413,8 +438,8 @@ def test_a_log_is_told_by_what_stands_in_the_runs_folder(tmp_path: Path) -> None
 
 
 def test_a_log_of_metrics_has_the_length_that_the_run_turned_out_to_have(tmp_path: Path) -> None:
-    point = {"step": 20, "train_time_s": 1.5, "val_loss": 3.25}
-    (tmp_path / "metrics.jsonl").write_text(json.dumps({"kind": "val"} | point) + "\n")
+    point = {"kind": "val", "step": 20, "train_time_s": 1.5, "val_loss": 3.25}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(point) + "\n")
     result = Result(status="finished", budget=40)
     tail = "val_loss:3.2500 train_time:1500ms step_avg:75.00ms"
     assert metric_lines(tmp_path, {}, result) == [f"step:20/40 {tail}"]
@@ -422,3 +447,27 @@ def test_a_log_of_metrics_has_the_length_that_the_run_turned_out_to_have(tmp_pat
     skips = {"config": {"timing": {"protocol": "skip10"}}}
     (line,) = metric_lines(tmp_path, skips, None)
     assert line.startswith("step:20/None") and line.endswith("step_avg:150.00ms")
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(point | {"step": 10}) + "\n")
+    (line,) = metric_lines(tmp_path, skips, None)
+    assert line.endswith("step_avg:nanms")  # no step was timed
+    (line,) = metric_lines(tmp_path, {}, None)
+    assert line.endswith("step_avg:150.00ms")
+
+
+def test_a_log_tells_the_memory_that_its_run_recorded() -> None:
+    allocated = Result(status="finished", peak_allocated_mib=210.6)
+    assert memory_lines(None) == memory_lines(Result(status="finished")) == []
+    assert memory_lines(allocated) == ["peak memory allocated: 211 MiB"]
+    both = replace(allocated, peak_reserved_mib=300.0)
+    assert memory_lines(both) == ["peak memory allocated: 211 MiB reserved: 300 MiB"]
+
+
+def test_a_readme_shows_the_first_lines_of_a_long_diff_and_says_how_many_are_left() -> None:
+    for n, rest in ((200, ""), (201, "\n... 1 line more")):
+        lines = ["--- a.py", "+++ b.py", "-old", *(f"+{i}" for i in range(n - 3))]
+        case: Any = SimpleNamespace(changes="".join(f"{line}\n" for line in lines))
+        head = f"\n\nLines of code: {n - 3} new, 1 gone (`changes.diff`):\n\n"
+        shown = "\n".join(lines[:200])
+        assert diff_in_words(case) == f"{head}````diff\n{shown}{rest}\n````"
+    unchanged: Any = SimpleNamespace(changes="")
+    assert diff_in_words(unchanged) == ""

@@ -15,7 +15,12 @@ from harness.run.read import read_json
 from harness.run.spec import PlannedRun
 from harness.runner.executor import ExecutorOptions
 from harness.runner.slurm import check
-from harness.runner.slurm.check import NodeCheck, answer_file, check_environment, needs_check
+from harness.runner.slurm.check import (
+    NodeCheck,
+    answer_file,
+    check_environment,
+    needs_check,
+)
 from harness.runner.slurm.cluster import Cluster
 from harness.runner.slurm.send import send_check
 from harness.runner.trainers import OwnTrainer
@@ -123,12 +128,29 @@ def test_a_check_that_was_passed_is_not_sent_again(tmp_path: Path, states: dict[
 
 
 def test_a_job_that_ends_without_an_answer_tells_its_last_line(
-    tmp_path: Path, states: dict[str, str]
+    tmp_path: Path,
+    states: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    kept_line: Callable[[str], None],
 ) -> None:
-    (tmp_path / "7_0_log.err").write_text("slurmstepd: a\nexecve(): python: No such file\n")
-    states["7"] = "FAILED"
-    with pytest.raises(UserError, match=r"did not start \(execve\(\): python: No such file\)"):
+    (tmp_path / "6_0_log.err").write_text("of another job\n")
+    (tmp_path / "7_0_log.err").write_text("\n")
+    (tmp_path / "7_1_log.err").write_text("slurmstepd: a\nexecve(): python: No such file\n")
+    told: list[dict[str, str] | None] = [None, {"7": "RUNNING"}, *[{"7": "FAILED"}] * 5]
+    monkeypatch.setattr(check, "job_states", lambda jobs: told.pop(0))
+    with pytest.raises(
+        UserError, match=r"did not start \(execve\(\): python: No such file\)"
+    ) as no:
         check_environment(tmp_path / "check.json", lambda: "7", lambda: False)
+    assert told == []
+    told += [{"8": "GONE"}] * 5
+    with pytest.raises(UserError, match="it wrote nothing") as nothing:
+        check_environment(tmp_path / "check.json", lambda: "8", lambda: False)
+    (tmp_path / "9_0_log.err").write_text("x" * 201)
+    told += [{"9": "GONE"}] * 5
+    with pytest.raises(UserError, match=rf"\({'x' * 200}\)"):
+        check_environment(tmp_path / "check.json", lambda: "9", lambda: False)
+    kept_line(f"{no.value}\n{nothing.value}")
 
 
 def test_the_check_of_a_run_of_several_nodes_is_one_job_of_one_node(

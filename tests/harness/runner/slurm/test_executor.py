@@ -1,7 +1,7 @@
 """A call that follows its jobs: what a job's end says of its run, which are sent again, what is told where some stay."""
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.errors import UserError
 from harness.run.attempts import AttemptRow, note_attempt, read_attempts
 from harness.run.retired import read_retired
 from harness.run.spec import PlannedRun
@@ -17,6 +18,7 @@ from harness.runner.health import Finding
 from harness.runner.slurm import executor
 from harness.runner.slurm.cluster import Cluster
 from harness.runner.slurm.executor import Senders, SlurmRunner
+from harness.runner.slurm.sent import note_sent
 from harness.store.attempt import claim
 from harness.store.store import Store
 from tests.one_run import SPEC, finish
@@ -213,3 +215,79 @@ def test_a_node_that_is_suspected_gets_no_more_jobs_and_one_that_is_retired_is_t
     assert [(sorted(jobs), nodes) for jobs, nodes in bench.kept_off] == [(["1_0", "1_1"], "n1")]
     [retired] = read_retired(bench.store.root / "experiments" / "x")
     assert retired.place == "node n1"
+
+
+@pytest.mark.parametrize(
+    ("n_nodes", "kept_off", "can_spare"),
+    [(1, (), False), (2, (), True), (2, ("n9",), False), (3, ("n9",), True)],
+)
+def test_jobs_are_kept_off_a_node_only_where_another_is_left_for_them(
+    n_nodes: int,
+    kept_off: tuple[str, ...],
+    can_spare: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict[str, Any]] = []
+    bench = Bench(tmp_path, monkeypatch)
+    monkeypatch.setattr(executor, "n_nodes_of", lambda cluster: n_nodes)
+    bench.runner.kept_off.update(kept_off)
+    judge: Any = SimpleNamespace(ended=lambda *_, **how: asked.append(how) or Finding())
+    bench.runner.health = judge
+    assert bench.end("COMPLETED", replace(began(1), node="n1"), over(1, "failed"))[0] == "failed"
+    assert asked == [{"status": "failed", "seconds": 60.0, "can_spare": can_spare}]
+
+
+def test_a_job_that_the_queue_has_forgotten_is_over_at_the_third_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch)
+    bench.end("GONE")
+    bench.runner.look()
+    run = bench.store.directory(bench.run_id)
+    assert (bench.sent, read_attempts(run)) == (["0"], [])
+    bench.runner.look()
+    assert bench.sent == ["0", "0"] and bench.runner.jobs == {bench.run_id: "2_0"}
+    (row,) = read_attempts(run)
+    assert (row.status, row.reason) == ("failed", "its job was killed")
+
+
+def test_a_run_that_another_call_has_sent_again_is_followed_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch)
+    bench.runner.look()
+    note_sent(bench.runner.folder, {bench.run_id: "5_0"})
+    bench.states = {"1_0": "NODE_FAIL"}
+    bench.runner.look()
+    assert (bench.sent, bench.runner.jobs) == (["0"], {bench.run_id: "5_0"})
+
+
+def test_jobs_of_an_earlier_call_that_are_still_there_are_followed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kept_line: Callable[[str], None],
+) -> None:
+    bench = Bench(tmp_path, monkeypatch, n=4)
+    first, second, third, _ = bench.runner.left
+    earlier = {first: "9_0", second: "9_1", third: "9_2", "another": "9_3"}
+    note_sent(bench.runner.folder, earlier)
+    bench.states = None
+    with pytest.raises(UserError, match="an earlier call sent jobs") as refused:
+        bench.runner.run()
+    kept_line(str(refused.value))
+    bench.states = {"9_0": "RUNNING", "9_1": "FAILED", "9_2": "PENDING"}
+    monkeypatch.setattr(
+        executor, "time", SimpleNamespace(sleep=lambda s: signal.raise_signal(signal.SIGTERM))
+    )
+    assert bench.runner.run().stopped == "preempted"
+    assert bench.sent == ["13"]
+    first_line, last_line = capsys.readouterr().out.splitlines()
+    assert first_line == "2 runs are in the queue already"
+    assert last_line.startswith("4 runs stay in the queue: ")
+    stopped = Bench(tmp_path / "stopped", monkeypatch, n=1)
+    note_sent(stopped.runner.folder, {stopped.run_id: "9_0"})
+    stopped.states, stopped.runner.stop = None, "interrupted"
+    assert stopped.runner.run().stopped == "interrupted"
+    assert capsys.readouterr().out.startswith("1 run is in the queue already\n")

@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from harness.run.spec import PlannedRun, RunSpec
 from harness.runner.executor import ExecutorOptions
 from harness.runner.limits import RunLimits
 from harness.runner.messages import WorkerEvent
-from harness.runner.slurm import nodes, queue
+from harness.runner.slurm import nodes, queue, send
 from harness.runner.slurm.cluster import Cluster
 from harness.runner.slurm.ends import Attempts, JobEnd, attempts_of_job
 from harness.runner.slurm.executor import Senders, SlurmRunner
@@ -66,10 +66,13 @@ def test_states_come_from_the_queue_then_from_the_accounts(asked: Any) -> None:
     answers["squeue"] = lambda words: "7_0|RUNNING\nslurm_load_jobs warning\n7_1|COMPLETED\n"
     assert job_states(["7_0", "7_1"]) == {"7_0": "RUNNING", "7_1": "COMPLETED"}
     assert [command[0] for command in calls] == ["squeue"]  # nothing was forgotten
-    answers["sacct"] = lambda words: "7_2|CANCELLED by 1000\n7_3|RUNNING\n\n7_4|\n"
-    states = job_states(["7_0", "7_2", "7_3", "7_4"])
-    assert states == {"7_0": "RUNNING", "7_2": "CANCELLED", "7_3": "GONE", "7_4": "GONE"}
-    assert calls[-1][-1] == "7_2,7_3,7_4"  # the forgotten alone are asked about
+    answers["sacct"] = lambda words: "7_2|CANCELLED by 1000\n7_3|RUNNING\n\n7_4|\n7_5|FAILED\n"
+    states = job_states(["7_0", "7_2", "7_3", "7_4", "7_5"])
+    assert states == {
+        **{"7_0": "RUNNING", "7_2": "CANCELLED", "7_3": "GONE", "7_4": "GONE"},
+        "7_5": "FAILED",
+    }
+    assert calls[-1][-1] == "7_2,7_3,7_4,7_5"  # the forgotten alone are asked about
     answers["sacct"] = lambda words: None
     assert job_states(["7_2"]) == {"7_2": "GONE"}
     answers["squeue"] = lambda words: None
@@ -465,6 +468,32 @@ def test_a_run_of_one_node_ends_as_its_worker_tells(
 
 
 @pytest.mark.usefixtures("in_a_job")
+def test_a_job_waits_for_its_turn_to_compile_until_it_is_told_to_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_in(tmp_path, device="cpu", n_nodes=1)
+    looks: list[bool] = []
+    released: list[None] = []
+
+    class Turn:
+        def __init__(self, mark: Path | None) -> None:
+            self.mark = mark
+
+        def wait(self, look: Callable[[], bool]) -> None:
+            looks.append(look())
+            job.stop = "preempted"
+            looks.append(look())
+
+        def release(self) -> None:
+            released.append(None)
+
+    monkeypatch.setattr("harness.runner.slurm.job.TurnToCompile", Turn)
+    monkeypatch.setattr("harness.runner.slurm.job.POLL_S", 0.001)
+    asked, _ = ended_as(job, monkeypatch, WorkerEvent(status="preempted"))
+    assert (looks, asked["stop"], len(released)) == ([True, False], "preempted", 1)
+
+
+@pytest.mark.usefixtures("in_a_job")
 @pytest.mark.parametrize(
     ("event", "lost", "is_lost"),
     [
@@ -492,7 +521,11 @@ def test_a_run_of_several_nodes_that_lost_a_process_fails_its_job_not_itself(
 
 @pytest.mark.parametrize(("n", "array"), [(1, None), (3, "#SBATCH --array=0-2%2")])
 def test_several_runs_are_an_array_of_which_so_many_run_at_once(
-    n: int, array: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    n: int,
+    array: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kept_line: Callable[[str], None],
 ) -> None:
     (tmp_path / "srun").touch(mode=0o755)  # submitit looks whether it is there
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -502,6 +535,24 @@ def test_several_runs_are_an_array_of_which_so_many_run_at_once(
     lines = script_of(runs, tmp_path, options).splitlines()
     assert [line for line in lines if "--array" in line] == ([array] if array else [])
     assert "#SBATCH --job-name=ablate-x" in lines
+    kept_line("\n".join(sorted(line for line in lines if line.startswith("#SBATCH"))))
+
+
+def test_jobs_read_the_data_of_the_call_that_sends_them_wherever_they_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sent_by(executor: str, jobs: Sequence[Job]) -> list[str]:
+        return [f"{executor}: {job.command} in {Path(job.folder).name}" for job in jobs]
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ABLATE_DATA", "data")
+    monkeypatch.setattr(send, "executor_of", lambda *_: "submitit")
+    monkeypatch.setattr(send, "sent_by", sent_by)
+    runs = [PlannedRun(spec=replace(SPEC, seed=n), arm="a", place=0, block=n) for n in range(2)]
+    options = ExecutorOptions(experiment="x", command="ablate run")
+    sent = send.send_array(runs, Store(tmp_path / "results"), tmp_path / "jobs", options)
+    assert sent == ["submitit: ablate run in jobs"] * 2
+    assert os.environ["ABLATE_DATA"] == str(tmp_path / "data")
 
 
 @pytest.mark.usefixtures("in_a_job")

@@ -1,5 +1,6 @@
 """cluster.yaml: every setting is known, every mistake is told with its place, values are written as their options take them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,14 +39,19 @@ def mistakes(folder: Path, text: str) -> list[str]:
         ("python: [a]", "'python' must be one text"),
         ("setup: {a: b}", "'setup' must be a text, or a list of texts"),
         ("sbatch: gres", "'sbatch' must be a mapping of options"),
+        ("signal_delay_s: -1", "'signal_delay_s' is '-1', but must be a whole number"),
+        ("python: ''", "'python' must be one text"),
+        ("setup: [[a]]", "'setup' must be a text, or a list of texts"),
+        ("container: {}", "'container' says no image"),
     ],
 )
 def test_what_is_no_setting_is_one_line_with_its_place(
-    tmp_path: Path, text: str, words: str
+    tmp_path: Path, text: str, words: str, kept_line: Callable[[str], None]
 ) -> None:
     [said] = mistakes(tmp_path, f"partition: gpu\n{text}\n")
     assert said.startswith("cluster.yaml:2: ")
     assert words in said
+    kept_line(said)
 
 
 def test_every_mistake_of_a_file_is_told(tmp_path: Path) -> None:
@@ -70,6 +76,7 @@ def test_lists_are_joined_and_booleans_are_flags(tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(
         "mail-type: [END, FAIL]\n--nodelist: [n1, n2]\nexclusive: true\nhold: false\n"
+        "nice: 5\nx11:\nno_kill: off\nquiet: yes\nsetup: |\n  one\n  two\nrequeues: 0\n"
         "container:\n  image: a.sqsh\n  mounts: [/data:/data, /home]\n  mount-home: false\n"
         "  writable: true\n  readonly: false\n"
         "sbatch: {our-license: 3, fast: true}\n"
@@ -79,9 +86,11 @@ def test_lists_are_joined_and_booleans_are_flags(tmp_path: Path) -> None:
         "mail_type": "END,FAIL",
         "nodelist": "n1,n2",
         "exclusive": True,
+        **{"nice": "5", "x11": True, "quiet": True},
         "our_license": "3",
         "fast": True,
     }
+    assert (site.setup, site.requeues, site.signal_delay_s) == (("one", "two"), 0, 90)
     assert site.container == (
         "--container-image=a.sqsh",
         "--container-mounts=/data:/data,/home",
