@@ -461,7 +461,6 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "config is a list": (edited(None, lambda m: m.update(config=[])), "config"),
     "a size missing": (edited("config", lambda c: c.pop("model_dim")), "config.model_dim"),
     "unknown preset": (edited(None, lambda m: m.update(record="r99")), "unknown record 'r99'"),
-    "impossible size": (edited("config", lambda c: c.update(head_dim=7)), "head_dim"),
     "another preset": (edited(None, lambda m: m.update(record="r09")), "not those of preset r09"),
     "wrong names": (edited("parameter_order", lambda o: o.__setitem__(0, "nowhere")), "nowhere"),
     "wrong group": (

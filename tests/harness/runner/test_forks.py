@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,26 @@ if os.fork() == 0:
     print(len(asked), flush=True)  # files read, programs started: the parent has the answers
     os._exit(0)
 os.wait()
+"""
+
+SERVES = """
+import itertools, json, os, signal, sys
+from types import SimpleNamespace
+from harness.runner import forks
+seconds, read, kill = itertools.count(), sys.stdin.readline, os.kill
+forks.time = SimpleNamespace(perf_counter=lambda: next(seconds))
+sys.stdin = SimpleNamespace(readline=lambda: print("reads", flush=True) or read())
+os.kill = lambda pid, number: kill(pid, number) if pid == os.getpid() else os._exit(99)
+parent, prepared, numbers = os.getpid(), [], (signal.SIGINT, signal.SIGTERM)
+signals = [signal.getsignal(number) for number in numbers]
+for line, wall in forks.requests_in_forks(1000, prepared.append):
+    word, *number = line.split()
+    if word == "exit":
+        os._exit(int(number[0]))
+    if word == "die":
+        os.kill(os.getpid(), int(number[0]))
+    same = signals == [signal.getsignal(number) for number in numbers]
+    print(json.dumps([word, os.getpid() == parent, len(prepared), same, wall]), flush=True)
 """
 
 
@@ -111,6 +132,58 @@ def test_what_befalls_the_parent_befalls_its_fork(tmp_path: Path) -> None:
     assert process.returncode == 0, out
     assert sorted(matrix.ends(0)) == [["failed", "finished"], ["preempted", "finished"]]
     wait_for(lambda: all(map(gone, [*parents, *forks])))
+
+
+@pytest.fixture
+def parent() -> Iterator[subprocess.Popen[str]]:
+    """It forks for each line, tells when it reads one, and counts a second at each look at the clock."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", SERVES]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True, start_new_session=True
+    )
+    with process:
+        yield process
+
+
+def answer(process: subprocess.Popen[str], line: str) -> str:
+    assert process.stdin is not None and process.stdout is not None
+    assert process.stdout.readline() == "reads\n"
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+def test_each_request_has_a_fork_of_its_own_and_the_first_one_the_imports(
+    parent: subprocess.Popen[str],
+) -> None:
+    first, second = (json.loads(answer(parent, word)) for word in ("one", "two"))
+    assert first == ["one", False, 1, True, {"import_s": 1001, "idle_s": 1}]
+    assert second == ["two", False, 2, True, {"import_s": 1, "idle_s": 1}]
+    assert parent.communicate(timeout=DEADLINE_S)[0] == "reads\n"
+    assert parent.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "code"), [("exit 3", 3), (f"die {signal.SIGKILL:d}", -signal.SIGKILL)]
+)
+def test_a_parent_ends_as_its_fork_did_that_gave_no_answer(
+    line: str, code: int, parent: subprocess.Popen[str]
+) -> None:
+    assert json.loads(answer(parent, "one"))[0] == "one"
+    assert answer(parent, line) == ""
+    assert parent.wait(DEADLINE_S) == code
+
+
+@pytest.mark.parametrize("n_forks", [0, 1])
+def test_a_parent_that_has_no_fork_goes_when_it_is_told_to(
+    n_forks: int, parent: subprocess.Popen[str]
+) -> None:
+    for _ in range(n_forks):
+        assert json.loads(answer(parent, "one"))[0] == "one"
+    assert parent.stdout is not None and parent.stdout.readline() == "reads\n"
+    os.kill(parent.pid, signal.SIGTERM)
+    assert parent.wait(DEADLINE_S) == 0
 
 
 @pytest.mark.slow

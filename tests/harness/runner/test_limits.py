@@ -32,6 +32,7 @@ from harness.runner.process import WorkerProcess
 from harness.runner.unchanged import check_unchanged
 from harness.store.attempt import RunWriter, claim
 from harness.store.store import Store
+from tests.fake_matrix import wait_for
 from tests.one_run import DONE, SPEC, finish
 from tests.planted_secrets import PLANTED, leaks
 from tests.warm import DEADLINE_S
@@ -168,7 +169,10 @@ def test_a_start_may_be_slower_than_a_step(follow: Callable[..., Any]) -> None:
 def test_a_worker_that_never_begins_is_ended(follow: Callable[..., Any]) -> None:
     event, worker = follow([(START_S - 1, None), (2, None)])
     assert (event.status, worker.killed) == ("timeout", 1)
-    assert event.reason == f"it made no step for {START_S:g} s"
+    assert event.reason == "it made no step for 600 s"
+    allowed = RunLimits()
+    assert (allowed.wall_s, allowed.silence_s) == (None, 3600.0)
+    assert (allowed.deaths, allowed.oom_retries) == (2, 0)
 
 
 def test_the_wall_limit_counts_from_when_the_run_began(follow: Callable[..., Any]) -> None:
@@ -425,6 +429,77 @@ def test_only_a_worker_that_never_started_by_itself_is_in_every_runs_way(
     assert event is not None and event.status == status
     how = "was killed by signal 9" if "kill" in script else "ended with exit code 3"
     assert event.reason == f"its worker {how}"
+
+
+def test_siblings_of_a_run_that_ended_before_its_first_step_begin(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def execute_here(worker: Any, run: Execution) -> WorkerEvent:
+        asked.append(run.spec.seed)
+        return WorkerEvent(status="failed", reason="no compiler")
+
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(trainers, "execute", execute_here)
+    compiled = replace(PLAIN, config={**PLAIN.config, "system": {"compile": "on"}})
+    runs = [PlannedRun(arm="a", block=n, place=0, spec=replace(compiled, seed=n)) for n in range(2)]
+    looks = iter(range(30))
+    options = ExecutorOptions(cancelled=lambda: next(looks) == 20)  # else it would wait for ever
+    assert Runner(runs, store, Node(n_cpus=2), options).run().stopped is None
+    assert asked == [0, 1]
+
+
+def test_a_call_that_is_cancelled_begins_nothing_and_ends_what_runs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def execute_here(worker: Any, run: Execution) -> WorkerEvent:
+        asked.append(run.spec.run_id)
+        told = wait_for(run.stop, DEADLINE_S)
+        return WorkerEvent(status=told, reason="stopped")
+
+    monkeypatch.setattr(trainers, "execute", execute_here)
+    runs = [
+        PlannedRun(arm="baseline", block=n, place=0, spec=replace(PLAIN, seed=n)) for n in range(2)
+    ]
+    first = runs[0].spec.run_id
+    for begun in ([], [first]):
+        options = ExecutorOptions(cancelled=lambda begun=begun: asked == begun)
+        summary = Runner(runs, store, Node(), options).run()
+        assert (asked, summary.stopped) == (begun, "interrupted")
+        assert summary.statuses == dict.fromkeys(begun, "interrupted")
+        assert summary.reasons == dict.fromkeys(begun, "stopped")
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 'it broke' >&2; echo ---- >&2; exit 3", ": it broke"),
+        ("echo '  x  ' >&2; exit 3", ": x"),
+        ("echo 12 >&2; exit 3", ""),
+        ("head -c 301 /dev/zero | tr '\\0' x >&2; exit 3", ": " + 300 * "x"),
+    ],
+)
+def test_of_what_a_worker_wrote_as_its_errors_the_last_words_are_told(
+    script: str, said: str
+) -> None:
+    process = WorkerProcess(["sh", "-c", script], {**os.environ}, of_one=True)
+    event = process.event(DEADLINE_S)
+    process.end(DEADLINE_S)
+    assert event == WorkerEvent(status="broken", reason=f"its worker ended with exit code 3{said}")
+
+
+def test_a_worker_that_does_not_go_with_its_input_is_killed() -> None:
+    process = WorkerProcess(["sleep", "1000"], {**os.environ}, of_one=True)
+    assert process.event(0.0) is None and process.alive()
+    process.end(0.0)
+    assert process.process.returncode == -signal.SIGKILL and not process.alive()
+    assert process.answers.closed and process.errors.closed
+    quick = WorkerProcess(["cat"], {**os.environ}, of_one=True)
+    quick.end(DEADLINE_S)
+    assert quick.process.returncode == 0
 
 
 class NoWorker(trainers.OwnTrainer):

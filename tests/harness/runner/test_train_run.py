@@ -12,6 +12,10 @@ import pytest
 from harness.errors import UserError
 from harness.node.load import Busy, ForeignLoad
 from harness.node.stalls import Stalls
+from harness.provenance.interpreters import EFFECT
+from harness.run.disturbed import Disturbance, disturbed_words
+from harness.run.metrics import Validation
+from harness.run.results import read_result
 from harness.run.spec import Outcome, RunSpec
 from harness.runner import train_run
 from harness.runner.messages import WorkerEvent, WorkerRequest
@@ -119,7 +123,7 @@ def test_a_machine_that_stood_still_and_others_on_its_gpu_disturb_a_run() -> Non
 
 
 @pytest.fixture
-def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], WorkerEvent]:
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., WorkerEvent]:
     """The answer to a request for a run that a trainer ends well, on a machine with a diff."""
     Store.create(tmp_path / "results")
     machine = SimpleNamespace(
@@ -133,16 +137,18 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], WorkerE
     monkeypatch.setattr(train_run, "look_at", lambda corpus: [])
     monkeypatch.setattr(train_run, "disturbances", lambda *_: ())
 
-    def inner() -> WorkerEvent:
+    def fails(spec: RunSpec, **_: Any) -> Outcome:
+        return Outcome(status="failed", reason="as told")
+
+    def inner(train: Any = fails, **wall: float) -> WorkerEvent:
         request = WorkerRequest(results=tmp_path / "results", spec=SPEC, token="t")
-        train: Any = lambda spec, **_: Outcome(status="failed", reason="as told")  # noqa: E731
-        return lead(request, train, wall={}, peers=Alone(), stop=StopRequest())
+        return lead(request, train, wall=wall, peers=Alone(), stop=StopRequest())
 
     return inner
 
 
 def test_a_run_keeps_the_code_its_diff_and_the_versions_that_it_met(
-    ask: Callable[[], WorkerEvent], tmp_path: Path
+    ask: Callable[..., WorkerEvent], tmp_path: Path
 ) -> None:
     assert ask() == WorkerEvent(status="failed", reason="as told")
     kept = tmp_path / "results"
@@ -152,9 +158,48 @@ def test_a_run_keeps_the_code_its_diff_and_the_versions_that_it_met(
     assert lock.read_text() == '{\n "torch": "2.9"\n}'
 
 
+def test_what_is_printed_in_a_run_is_in_its_log_and_what_comes_after_it_is_not(
+    ask: Callable[..., WorkerEvent], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def prints(spec: RunSpec, **_: Any) -> Outcome:
+        os.write(1, b"to its output\n")
+        os.write(2, b"to its errors\n")
+        return Outcome(status="failed")
+
+    n_open = len(os.listdir("/proc/self/fd"))
+    ask(prints)
+    assert len(os.listdir("/proc/self/fd")) == n_open
+    os.write(1, b"output later\n")
+    os.write(2, b"errors later\n")
+    assert capfd.readouterr() == ("output later\n", "errors later\n")
+    log = (tmp_path / "results" / "runs" / SPEC.run_id / "log.txt").read_text()
+    assert "to its output\nto its errors\n" in log and "later" not in log
+
+
+def test_a_result_has_the_seconds_of_its_worker_and_what_disturbed_it(
+    ask: Callable[..., WorkerEvent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(spec: RunSpec, *, out: RunWriter, **_: Any) -> Outcome:
+        out.metric(Validation(step=10, val_loss=1.5, train_time_s=1.0))
+        return DONE
+
+    clock = iter(range(100, 110))
+    disturbed = (Disturbance(kind="load", words="process 7 computed on GPU 0 beside it"),)
+    monkeypatch.setattr(train_run, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr(train_run, "disturbances", lambda *_: disturbed)
+    monkeypatch.setenv(EFFECT, "another torch")
+    event = ask(train, import_s=1000.0, idle_s=5.0)
+    words = disturbed_words(disturbed)
+    assert event == WorkerEvent(status="finished", reason=words, val_loss=1.5) and words
+    result = read_result(tmp_path / "results" / "runs" / SPEC.run_id)
+    assert result is not None and result.disturbed == disturbed
+    wall = {"import_s": 1000.0, "idle_s": 5.0, "train_s": 1.0, "total_s": 1001.0}
+    assert (result.wall, result.content["environment_effect"]) == (wall, "another torch")
+
+
 @pytest.mark.parametrize("lost", ["before", "its end", "meanwhile"])
 def test_a_run_that_somebody_else_has_is_answered_as_taken(
-    ask: Callable[[], WorkerEvent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+    ask: Callable[..., WorkerEvent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     def finish(self: RunWriter, outcome: Outcome) -> bool:
         if lost == "meanwhile":

@@ -3,7 +3,7 @@
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,17 @@ import pytest
 
 from harness.experiment.experiment import load_experiment
 from harness.experiment.plan import plan_runs
+from harness.node.slots import Node
 from harness.run.attempts import AttemptRow, note_attempt
 from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_json, read_lines
 from harness.run.results import read_result
 from harness.run.spec import TRUNK_FILE, PlannedRun, trunks_of
-from harness.runner.executor import ExecutorOptions
+from harness.runner import trainers
+from harness.runner.execute import Execution
+from harness.runner.executor import ExecutorOptions, Summary
+from harness.runner.local import Runner
+from harness.runner.messages import WorkerEvent
 from harness.runner.slurm import executor
 from harness.runner.slurm.executor import Senders, SlurmRunner
 from harness.runner.trunks import trunks_to_make, waits_for
@@ -164,6 +169,58 @@ def test_runs_whose_trunk_fails_do_not_begin(tmp_path: Path) -> None:
     assert out.count("ended as failed: ValueError: the shapes do not match") == 2 * 2
     assert "trunk, seed 0: failed: ValueError" in out
     assert "2 of 4 runs have a result" in out
+
+
+def one_after_another(
+    runs: Sequence[PlannedRun], store: Store, makes: Callable[[PlannedRun], WorkerEvent | None]
+) -> tuple[Summary, list[PlannedRun]]:
+    """What a call on one CPU says at its end, and which runs it began, in order; None: one is made."""
+    planned_as = {run.spec.run_id: run for run in runs}
+    begun: list[PlannedRun] = []
+
+    def execute_here(worker: Any, run: Execution) -> WorkerEvent:
+        begun.append(planned_as[run.spec.run_id])
+        event = makes(begun[-1])
+        if event is None:
+            made(store, begun[-1])
+        return event or WorkerEvent(status="finished")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainers, "execute", execute_here)
+        summary = Runner(runs, store, Node(), ExecutorOptions(experiment="fake")).run()
+    return summary, begun
+
+
+def test_here_a_run_begins_once_its_trunk_is_made_and_without_it_never(tmp_path: Path) -> None:
+    runs, store = planned(tmp_path), Store.create(tmp_path / "results")
+    first, second = trunks = trunks_of(runs)
+
+    def makes(run: PlannedRun) -> WorkerEvent | None:
+        return WorkerEvent(status="failed", reason="no memory") if run == first else None
+
+    summary, begun = one_after_another([*trunks, *runs], store, makes)
+    of_first, of_second = ([r for r in runs if r.spec.trunk == t.spec] for t in trunks)
+    assert begun == [first, second, *of_second] and len(of_first) == len(of_second) == 2
+    lost = {run.spec.run_id: "failed" for run in (first, *of_first)}
+    assert summary.statuses == lost | {r.spec.run_id: "finished" for r in (second, *of_second)}
+    reason = f"its trunk {first.spec.run_id} ended as failed: no memory"
+    assert {summary.reasons[run.spec.run_id] for run in of_first} == {reason}
+
+
+def test_what_was_told_to_go_is_begun_again_last_but_a_trunk_first(tmp_path: Path) -> None:
+    runs, store = planned(tmp_path), Store.create(tmp_path / "results")
+    trunks = trunks_of(runs)
+    gone: list[PlannedRun] = []
+
+    def makes(run: PlannedRun) -> WorkerEvent | None:
+        if run in gone or run not in (trunks[0], runs[0]):
+            return None
+        gone.append(run)
+        return WorkerEvent(status="preempted")
+
+    summary, begun = one_after_another([*trunks, *runs], store, makes)
+    assert set(summary.statuses.values()) == {"finished"} and summary.stopped is None
+    assert begun == [trunks[0], *trunks, *runs, runs[0]]
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,8 +13,12 @@ from typing import Any
 
 import pytest
 
-from harness.runner import worker
-from harness.runner.train_run import KERNEL_CACHES
+from harness.errors import UserError
+from harness.runner import service, worker
+from harness.runner.messages import WorkerEvent, WorkerRequest
+from harness.runner.train_run import KERNEL_CACHES, StopRequest
+from tests.fake_matrix import DEADLINE_S, ROOT
+from tests.one_run import SPEC
 
 
 @pytest.fixture(autouse=True)
@@ -114,3 +119,79 @@ def test_a_parent_imports_the_compiler_where_a_request_compiles(
     assert asked == ["key", "isa"][: max(0, len(imported) - 1)]
     kept = {os.environ[name] for name in KERNEL_CACHES}
     assert kept == {"before" if cache is None else str(Path(cache).parent)}
+
+
+SERVICE = """
+import itertools, json, os
+from types import SimpleNamespace
+from harness.runner import service
+from harness.runner.messages import WorkerEvent, WorkerRequest
+seconds = itertools.count()
+service.time = SimpleNamespace(perf_counter=lambda: next(seconds))
+answers, reader = service.Answers(), service.RequestReader()
+print("a library prints", flush=True)
+for line, wall in reader.requests(1000):
+    answers.send(WorkerEvent(status=line.strip(), reason=json.dumps(wall)))
+"""
+
+
+def test_a_worker_answers_on_its_output_alone_and_ends_with_its_input() -> None:
+    command = [sys.executable, "-c", SERVICE]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as it:
+        assert it.stdin is not None and it.stdout is not None and it.stderr is not None
+        told = []
+        for word in ("one", "two"):
+            it.stdin.write(f"{word}\n")
+            it.stdin.flush()
+            told.append(WorkerEvent.from_line(it.stdout.readline().encode()))
+        it.stdin.close()
+        assert (it.stdout.read(), it.stderr.read()) == ("", "a library prints\n")
+        assert it.wait(DEADLINE_S) == 0
+    assert [event.status for event in told] == ["one", "two"]
+    first, second = (json.loads(event.reason or "") for event in told)
+    assert (first, second) == ({"import_s": 1000, "idle_s": 1}, {"idle_s": 1})
+
+
+class FakeRequest(str):
+    """A line that stands for a request."""
+
+    spec = None
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left"), UserError("the source changed")])
+def test_what_stands_in_the_way_of_every_run_is_told_and_the_next_request_is_read(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared: list[Any] = []
+    told: list[WorkerEvent] = []
+
+    def lead(request: Any, train: Any, **_: Any) -> WorkerEvent:
+        if request == "first":
+            raise error
+        return WorkerEvent(status="finished")
+
+    monkeypatch.setattr(service, "WorkerRequest", SimpleNamespace(from_line=FakeRequest))
+    monkeypatch.setattr(service, "check_unchanged", lambda spec: None)
+    monkeypatch.setattr(service, "lead", lead)
+    peers: Any = SimpleNamespace(share=shared.append)
+    answers: Any = SimpleNamespace(send=told.append)
+    train: Any = None
+    requests: list[Any] = [("first", {}), ("second", {})]
+    service.answer_requests(requests, answers, train, peers=peers, stop=StopRequest())
+    assert shared == ["first", "second"], "every rank has it"
+    assert told == [WorkerEvent(status="broken", reason=str(error)), WorkerEvent(status="finished")]
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"command": "ablate run", "cache": Path("/c/mark"), "micro_tokens": 32}]
+)
+def test_what_runner_and_worker_tell_each_other_is_read_as_it_was_written(
+    more: dict[str, Any],
+) -> None:
+    request = WorkerRequest(results=Path("/r"), spec=SPEC, token="t", **more)
+    line = request.to_line().decode()
+    assert WorkerRequest.from_line(line) == request and line.count("\n") == 1
+    assert ("micro_tokens" in json.loads(line)) == bool(more)
+    event = WorkerEvent(status="failed", reason="why", val_loss=1.5)
+    assert WorkerEvent.from_line(event.to_line().encode()) == event

@@ -134,6 +134,7 @@ def test_an_owner_may_be_silent_as_long_as_it_says_within_a_day(
     last_sign = owner.stat().st_mtime
     assert owner_of(out.folder, last_sign + silence_s - 0.1) is not None
     assert owner_of(out.folder, last_sign + silence_s + 0.1) is None
+    assert (DEAD_AFTER_S, LONGEST_LIMIT_S) == (120.0, 86400.0)
 
 
 def test_a_result_that_another_wrote_first_stands_and_a_lost_curve_gives_none(

@@ -36,7 +36,7 @@ def run(run_id: str, *older: str) -> PlanRun:
 
 
 def test_what_is_sound_is_not_spoken_of_and_what_is_not_is_told_once(store: Store) -> None:
-    plan = plan_of(run(NEW.run_id, OLD.run_id), run(UNMADE.run_id, "0" * 16))
+    plan = plan_of(run(UNMADE.run_id, OLD.run_id), run(NEW.run_id, "0" * 16))
     save_plan(store.root, plan)
     assert [*wrong_in(store.root, plan)] == []
     environment = store.root / "environments" / f"{SPEC.environment_digest}.json"

@@ -134,8 +134,24 @@ def test_a_run_is_stale_where_its_only_result_is_of_older_code(store: Store) -> 
     )
     arms = (ARMS[0], replace(ARMS[1], source={**then, "d.py": "7" * 16}))
     assert stale_runs(store.root, replace(plan, arms=arms))[1].startswith("stale: d.py changed")
+    three = {name: digest for name, digest in then.items() if name != "d.py"}
+    assert stale_runs(store.root, replace(plan, source={**then, **dict.fromkeys(three, "8" * 16)}))[
+        1
+    ] == ("stale: a.py, b.py, c.py changed since its result")
     done(store, spec_of("a", 0))
     assert stale_runs(store.root, plan)[0] == {runs[1].run_id}
+
+
+def test_of_two_older_results_the_first_one_tells_which_code_changed(store: Store) -> None:
+    code = [{"a.py": "1" * 16}, {"b.py": "2" * 16}]
+    old = [replace(spec_of("a", 0, files), source_digest=c * 16) for files, c in zip(code, "de")]
+    done(store, *old)
+    run = planned("a", 0, 0, older=(old[0].run_id, old[1].run_id))
+    plan = plan_of(runs=(run,), source=code[1])
+    assert stale_runs(store.root, plan)[1] == "stale: a.py, b.py changed since its result"
+    assert stale_runs(store.root, replace(plan, source=code[0]))[1] == (
+        "stale: the environment changed since its result"
+    )
 
 
 # ---------------------------------------------------------------- looks
@@ -191,6 +207,17 @@ def test_the_result_of_older_code_is_seen_where_there_is_no_other(store: Store) 
     note_look(store.root, plan, "compare")
     (seen,) = read_ledger(store.root).looks[0].results
     assert (seen.run_id, seen.seed, seen.claim) == (old.run_id, 0, claims_of(plan)["a"])
+
+
+def test_of_a_run_with_results_of_two_codes_the_present_one_alone_is_seen(store: Store) -> None:
+    old = spec_of("a", 0, {"a.py": "1" * 16})
+    done(store, old, spec_of("a", 0), spec_of("base", 0))
+    plan = plan_of(runs=(planned("a", 0, 0, older=(old.run_id,)), planned("base", 0, 0)))
+    for _ in range(2):
+        note_look(store.root, plan, "compare")
+        (look,) = read_ledger(store.root).looks
+        seen = [(result.run_id, result.train_time_s) for result in look.results]
+        assert seen == [(run.run_id, None) for run in plan.runs]
 
 
 def test_runs_that_are_looked_at_are_looked_up_in_every_experiment(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,18 @@ def test_every_row_is_told_once_and_every_outcome(results: Path) -> None:
     assert (again.begun, again.rows, again.ends) == ([], [], {})
 
 
-def test_a_run_bears_its_arm_its_seed_and_its_configuration(results: Path) -> None:
+def test_an_experiment_is_complete_once_every_run_has_its_result(tmp_path: Path) -> None:
+    results = write_experiment(tmp_path, arms=LADDER[:2], n_seeds=1, n_points=3)
+    assert follow(results, Heard()).look() is True
+    assert follow(results, Heard()).look() is True  # with nothing new
+    first, _ = sorted((results / "runs").iterdir())
+    (first / "result.json").unlink()
+    assert follow(results, Heard()).look() is False
+
+
+def test_a_run_bears_its_arm_its_seed_and_its_configuration(
+    results: Path, kept_line: Callable[[str], None]
+) -> None:
     heard = Heard()
     follow(results, heard).look()
     labels = {run.label for run in heard.runs.values()}
@@ -102,6 +114,19 @@ def test_a_run_bears_its_arm_its_seed_and_its_configuration(results: Path) -> No
         assert run.config["config.model.n_layer"] == 2
         assert run.facts["run_id"] == run.key
         assert run.facts["experiment"] == "split"
+    kept_line("\n".join(map(str, heard.runs.values())))
+
+
+def test_a_run_without_a_seed_bears_its_number(results: Path) -> None:
+    path = results / "experiments" / "split" / "experiment.json"
+    plan = json.loads(path.read_text())
+    runs = [{**run, "seed": None, "replicate": 7} for run in plan["runs"]]
+    path.write_text(json.dumps({**plan, "runs": runs}))
+    heard = Heard()
+    follow(results, heard).look()
+    assert {run.label for run in heard.runs.values()} == {
+        f"{arm.name}, run 7, 300 steps" for arm in LADDER[:2]
+    }
 
 
 def test_a_line_is_told_when_it_is_whole(results: Path) -> None:
@@ -109,7 +134,9 @@ def test_a_line_is_told_when_it_is_whole(results: Path) -> None:
     (run / "attempts.jsonl").unlink()
     note_attempt(run, AttemptRow(attempt=1, started="2026-01-05T08:00:00"))
     metrics = run / "metrics.jsonl"
-    metrics.write_text('{"kind": "train", "step": 0, "train_loss": 5.5}\n{"kind": "val", "st')
+    metrics.write_text(
+        '{"kind": "train", "step": 0, "train_loss": 5.5, "warm": true}\n{"kind": "val", "st'
+    )
     heard = Heard()
     follower = follow(results, heard)
     follower.look()

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -128,7 +129,23 @@ def test_mlflow_hears_a_run_once_with_its_facts_and_its_rows_with_their_times(
     assert (len(client.runs), len(client.experiments), client.params) == (1, 1, [100, 50])
     again.end(RUN, BADLY)
     assert (client.ended, client.tags["ablate.reason"]) == ({"m0": "FAILED"}, "no memory")
+    again.begin(RUN)
+    again.log(RUN, 20, {"val_loss": 4.25})
+    assert len(client.metrics) == 2
     again.close()
+    assert client.metrics[2] == ("m0", [("val_loss", 4.25, at, 20)])
+    again.close()
+    assert len(client.metrics) == 3, "nothing is sent twice"
+
+
+def test_mlflow_is_told_as_much_of_a_setting_as_it_takes(
+    client: MlflowClient, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(client, "log_batch", lambda run_id, params: told.extend(params))
+    config = {"config.short": "s" * 500, "config.long": "l" * 501}
+    made(monkeypatch, "mlflow", folder).begin(replace(RUN, config=config))
+    assert told == [("config.short", "s" * 500), ("config.long", "l" * 500)]
 
 
 def test_mlflow_is_sent_many_rows_at_once_and_never_more_than_a_thousand(
@@ -282,6 +299,33 @@ def test_tensorboard_has_a_folder_a_run_with_its_rows_and_its_outcome(
     tracker.begin(RUN)
     tracker.close()
     assert Writer.every[2].heard[-1] == ("closed",)
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb"])
+def test_a_client_writes_through_no_link_of_a_results_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake(monkeypatch, "torch.utils.tensorboard", SummaryWriter=Writer)
+    fake(
+        monkeypatch, "wandb", init=WandbRun, login=lambda prompt: True, Settings=dict, Run=WandbRun
+    )
+    (tmp_path / "real" / "experiments" / "split").mkdir(parents=True)
+    (tmp_path / "mine").symlink_to("real")  # the folder itself may be one
+    made(monkeypatch, name, tmp_path / "mine" / "experiments" / "split").begin(RUN)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "experiments").symlink_to("../real/experiments")
+    with pytest.raises(OSError, match="links in a results folder are not followed"):
+        made(monkeypatch, name, tmp_path / "other" / "experiments" / "split")
+
+
+def test_tensorboard_writes_through_no_link_in_the_place_of_a_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake(monkeypatch, "torch.utils.tensorboard", SummaryWriter=Writer)
+    tracker = made(monkeypatch, "tensorboard", folder)
+    (folder / "tensorboard" / "untied_x, seed 1").symlink_to(folder)
+    with pytest.raises(OSError, match="links in a results folder are not followed"):
+        tracker.begin(RUN)
 
 
 def test_a_tracker_that_is_none_or_whose_library_is_missing_is_one_line(

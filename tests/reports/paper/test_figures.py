@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
+from matplotlib.text import Text
 
 from harness.__main__ import main
 from reports.analysis.compare import compare_all
-from reports.figures.base import NARROW, WIDE, Figure, dot, dots, line, path_of, text
+from reports.figures.base import NARROW, WIDE, ArmKey, Figure, dot, dots, line, path_of, text
 from reports.inputs.load import load
 from reports.page.by_design import ByDesign
 from reports.page.draw import draw_all
@@ -97,6 +98,45 @@ def test_marks_lie_where_the_page_has_them_in_its_colours():
     assert mean.get_path().vertices.tolist() == [[0, 1], [2, 3], [4, 5]]
     assert mean.get_linewidth() == pytest.approx(1.5)  # 2 px
     assert dashes_in_px(mean) == pytest.approx([7, 3])
+
+
+KINDS_OF_MARKS = (
+    '<g class="series c1"><path class="mean" d="M1 2h3v-4H20V9m5 6 7 8L9 9z"/>'
+    '<rect class="bar" x="5" y="6" width="7" height="8"/><circle class="center" cx="9" r="2"/>'
+    '<rect class="hist" x="1" y="2" width="3" height="4" fill-opacity="0.2"/></g>'
+    '<g class="own c2"><path class="run" d="M0 0L.5 1e1a2 2 0 0 1 4 0"/></g>'
+    '<svg x="10" y="20"><line class="target" x1="1" y1="2" x2="3" y2="4"/></svg>'
+    '<line class="zero" x2="3" stroke-dasharray="2 1"/><rect class="w3 wall" width="2" height="1"/>'
+    '<path class="band c4" d=""/><desc>no mark</desc>'
+    '<text class="tick" x="4" y="5" text-anchor="end">0.5</text><text class="axis">step</text>'
+    '<text class="value tight" x="7.5" text-anchor="middle">1.5</text>'
+    '<text class="own c3" y="3">a</text>'
+)
+
+
+def in_words(drawn: matplotlib.figure.Figure) -> str:
+    """Marks and texts, the lowest first; of curves and letters the outlines only where they are short."""
+    lines = []
+    for child in drawn.axes[0].get_children():
+        if isinstance(child, PathPatch):
+            fill, stroke = child.get_facecolor(), child.get_edgecolor()
+            colours = f"{to_hex(fill, keep_alpha=True)} {to_hex(stroke, keep_alpha=True)}"
+            pen = f"{child.get_linewidth():g} {child.get_linestyle()} {child.get_joinstyle()}"
+            path, at = child.get_path(), ""
+            if len(path.vertices) < 15:
+                codes = "" if path.codes is None else path.codes.tolist()
+                at = f" {np.round(path.vertices, 3).tolist()} {codes}"
+            lines.append(f"{colours} {pen}{at}")
+        elif isinstance(child, Text) and child.get_text():
+            font = f"{child.get_size():g} {child.get_weight()} {child.get_color()}"
+            place = f"{child.get_position()} {child.get_ha()}"
+            lines.append(f"'{child.get_text()}' {place} {font}")
+    return "\n".join(lines)
+
+
+def test_every_kind_of_mark_and_of_text_is_drawn_as_the_style_sheet_has_it(kept_line):
+    legend = ArmKey("a", "c1", "a"), ArmKey("b", "c2", "b" * 60)
+    kept_line(in_words(paper_figure(figure_of(KINDS_OF_MARKS, legend=legend), 300)))
 
 
 def test_half_a_circle_ends_where_it_should_and_turns_the_way_it_is_told():
@@ -232,6 +272,8 @@ def test_files_of_every_kind_are_written_and_are_the_same_again(made, tmp_path, 
     svg = (folders[0] / "forest_val_loss.svg").read_text()
     assert "untied_head" in "".join(ET.fromstring(svg).itertext())
     assert (folders[0] / "forest_val_loss.pdf").read_bytes().startswith(b"%PDF")
+    png = (folders[0] / "loss_by_step.png").read_bytes()
+    assert int.from_bytes(png[16:20]) == int((WIDE + 2 * MARGIN) / PX_PER_INCH * 300)
     wide, narrow = (ET.parse(f / "loss_by_step.svg").getroot().get("width", "") for f in folders)
     assert float(wide.removesuffix("pt")) == pytest.approx(0.75 * (WIDE + 2 * MARGIN))
     assert float(narrow.removesuffix("pt")) == pytest.approx(0.75 * (NARROW + 2 * MARGIN))

@@ -169,3 +169,91 @@ def test_a_loss_stays_a_loss_where_its_worth_in_steps_is_known() -> None:
     assert said(carried, runs_of()) == [
         "attribution-val_loss, a: -0.021 is printed, the rows give -0.02"
     ]
+
+
+# ---------------------------------------------------------------- which numbers a table has
+
+SETS = {
+    "base": 3.0,
+    **{"a": 2.98, "b": 2.97, "c": 3.03, "ab": 2.94, "ac": 2.99, "bc": 2.985, "abc": 2.9},
+}
+Numbers = list[tuple[str, dict[str, float]]]  # of a table: the change, the arms that are weighted
+
+
+def pair(who: str, there: str, without: str = "base") -> tuple[str, dict[str, float]]:
+    return who, {there: 1.0, without: -1.0}
+
+
+@pytest.mark.parametrize(
+    ("design", "arms", "numbers"),
+    [
+        (
+            "add-one",
+            ("base", "a", "b", "ab"),
+            [
+                *(pair("a", "a"), pair("a", "ab", "b"), pair("b", "b"), pair("b", "ab", "a")),
+                pair("all together", "ab"),
+            ],
+        ),
+        ("add-one", ("base", "a", "b"), []),
+        ("ladder", ("base", "a", "ab"), []),
+        (
+            "leave-one-out",
+            ("base", "ab", "ac", "bc", "abc"),
+            [
+                *(pair("a", "abc", "bc"), pair("b", "abc", "ac"), pair("c", "abc", "ab")),
+                pair("all together", "abc"),
+            ],
+        ),
+        ("leave-one-out", ("base", "a"), []),
+        ("factorial", ("base", "a"), []),
+        (
+            "factorial",
+            ("base", "a", "b", "ab", "abc"),  # c was tried with both others alone
+            [
+                *(pair("a", "a"), ("a", {"a": 0.5, "base": -0.5, "ab": 0.5, "b": -0.5})),
+                *(pair("a", "abc", "b"), pair("b", "b")),
+                *(("b", {"b": 0.5, "base": -0.5, "ab": 0.5, "a": -0.5}), pair("b", "abc", "a")),
+                *(pair("c", "abc", "ab"), pair("c", "abc", "ab"), pair("all together", "abc")),
+            ],
+        ),
+        (
+            "bundle ladder",
+            ("base", "a", "b", "abc"),  # b is no rung above a
+            [pair("a", "a"), pair("b and c", "abc", "a"), pair("all together", "abc")],
+        ),
+        ("bundle ladder", ("base", "a"), [pair("a", "a"), pair("all together", "a")]),
+        (
+            "bundle add-one",
+            ("base", "a", "bc"),
+            [pair("a", "a"), pair("b", "bc"), pair("c", "bc")],
+        ),
+        ("bundle leave-one-out", ("base", "a"), [pair("a", "a")] * 2 + [pair("all together", "a")]),
+        ("bundle factorial", ("base", "a"), [pair("a", "a")] * 3 + [pair("all together", "a")]),
+    ],
+)
+def test_a_table_has_the_numbers_that_its_arms_give_and_no_other(
+    design: str, arms: tuple[str, ...], numbers: Numbers
+) -> None:
+    plan: dict[str, Any] = {"baseline": "base", "design": design.removeprefix("bundle ")}
+    plan["arms"] = [{"name": arm, "changes": [*arm.removeprefix("base")]} for arm in arms]
+    if design.startswith("bundle"):
+        plan |= {"foreign": True, "remarks": ["taken apart"]}
+    rows = [
+        {"arm": arm, "block": 0, "status": "finished", "val_loss": SETS[arm], "budget": 9}
+        | {"train_time_s": None}
+        for arm in arms
+    ]
+    carried = {}
+    for place, (_, weights) in enumerate(numbers):
+        value = sum(weight * SETS[arm] for arm, weight in weights.items())
+        carried[0, "attribution-val_loss", place] = repr(value)
+    assert said(carried, rows, plan) == []
+    lies = {key: repr(float(text) + 0.1) for key, text in carried.items()}
+    told = [sentence.partition(":")[0] for sentence in said(lies, rows, plan)]
+    assert told == [f"attribution-val_loss, {who}" for who, _ in numbers]
+    more = carried | {(0, "attribution-val_loss", len(numbers)): "0.0"}
+    n = len(numbers)
+    assert said(more, rows, plan) == [
+        f"attribution-val_loss: {n + 1} numbers are printed, the arms give {n}"
+    ]

@@ -115,6 +115,7 @@ def test_of_several_sizes_or_lengths_none_is_named() -> None:
     assert said(wide) == [
         "the headline does not say 100 steps, as its runs had, but 'At 2 layers of width 64'"
     ]
+    assert said("At 2 layers of width 64, 1 step: nothing.", budgets=(1,) * 4) == []
     alone = {"n_layer": 1, "d_model": 64}
     other = said(SIZE + "nothing.", of_b=alone)
     assert other == []  # the baseline's

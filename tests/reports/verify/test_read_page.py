@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from reports.verify.table import (
     side_by_side,
 )
 from reports.verify.targets import check_target
+from reports.verify.verify import verify
 
 DATA = {"format": PAGE, "experiments": [{"x": "</", "y": 1.5}]}
 PAGE_TEXT = """<!doctype html><html><head>
@@ -38,7 +40,7 @@ layers &amp; more</p>
 <table data-table="runs"><tr data-run="abc"><td data-v="1">a</td><td data-v="2">b</td></tr>
 <tr data-run="def"><td data-v="4" data-key="k">d</td></tr><tr data-id="ghi"><td>g</td></tr></table>
 <figure id="f-0"><div><svg class="wide"><line x1="1" y2/><g data-arm="x"><text x="2">hi</text></g></svg></div>
-<figcaption>words<br>more</figcaption></figure>
+<figcaption>words<br>more</figcaption></figure><p data-key="none"/>behind
 </article><article data-experiment="1"><p data-key="answer">Other</p></article>
 <script type="application/json" id="data">{data}</script><footer>end</footer></main></body></html>
 """
@@ -60,6 +62,7 @@ def test_a_page_is_read_by_where_its_pieces_stand() -> None:
         (0, "answer"): "At 2 layers & more",
         (0, "facts", 1): "first",
         (0, "facts", 2): "second",
+        (0, "none"): "",  # it ends where it begins
         (1, "answer"): "Other",
     }
     assert page.rows == {(0, "abc"): "ab", (0, "def"): "d", (0, "unfinished", "ghi"): "g"}
@@ -98,6 +101,23 @@ def test_what_holds_no_data_of_a_page_is_none(broken: str, tmp_path: Path) -> No
     (tmp_path / "x.html").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ValueError, match=r"x\.html: is no text in UTF-8"):
         read_page(tmp_path / "x.html")
+
+
+def test_data_that_no_page_has_are_refused_in_one_short_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_line: Callable[[str], None]
+) -> None:
+    page = tmp_path / "x.html"
+    page.write_text(PAGE_TEXT.replace("{data}", json.dumps(DATA).replace("</", "<\\/")))
+    with pytest.raises(ValueError, match="its data are not those of a page, KeyError") as refused:
+        verify(page)
+
+    def broken(*_: object) -> list[str]:
+        raise TypeError(f"{'x' * 201}\nmore")
+
+    monkeypatch.setattr("reports.verify.verify.check_data", broken)
+    with pytest.raises(ValueError, match=f"TypeError: {'x' * 200}; write it again") as long:
+        verify(page)
+    kept_line(f"{refused.value}\n{long.value}")
 
 
 # ---------------------------------------------------------------- rows

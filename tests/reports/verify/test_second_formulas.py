@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from reports.inputs.noise import benchmark_noise
 from reports.stats.sequential import t_mixture
@@ -19,6 +19,7 @@ from reports.verify.optimum import check_signs, is_too_close, point_effects
 from reports.verify.page import Page
 from reports.verify.separate import Difference
 from reports.verify.sequences import Martingale
+from reports.verify.surface import check_surfaces, fitted_bowls
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -204,3 +205,144 @@ def test_an_end_is_too_close_where_its_slope_is_told_from_zero_less_than_student
             told.append(is_too_close(y, x, end, m))
             assert told[-1] == (t < stats.t.isf(0.025 / m, 6) * (1 - 1e-3)), (end, m)
     assert {*told} == {True, False}
+
+
+# ---------------------------------------------------------------- surfaces
+
+
+PLACES = [(x, y) for x in ("0.5", "1", "2") for y in ("-1", "0", "1")]  # the first a logarithm
+OFF = (0.004, -0.003, 0.001, -0.005, 0.002, 0.006, -0.001, -0.002, -0.002)
+SURFACE: dict[str, Any] = {
+    "baseline": "a",
+    "axes": {"lr": ["x0.5", "x2"], "shift": ["-1", "1"]},
+    "arms": [
+        {"name": f"{who}{n}" if n else who, "of": who, "point": {"lr": f"x{x}", "shift": y}}
+        for who in "ab"
+        for n, (x, y) in enumerate(PLACES)
+    ],
+}
+LOSSES_AT = [
+    0.1 * (math.log(float(x)) - 0.2) ** 2
+    + 0.05 * (float(y) + 0.3) ** 2
+    + 0.02 * float(y) * math.log(float(x))
+    for x, y in PLACES
+]
+
+
+def surface_rows(who: str = "a") -> list[dict[str, Any]]:
+    """Two blocks of every point, a run of another block, and one point of which a run failed."""
+    rows = []
+    for n, loss in enumerate(LOSSES_AT):
+        name = f"{who}{n}" if n else who
+        for block in range(2):
+            off = OFF[n] if block else -OFF[(n + 2) % 9]
+            rows.append({"arm": name, "block": block, "val_loss": 3 + loss + off + 0.1 * block})
+    rows += [{**rows[0], "block": block, "val_loss": 9.0} for block in (2, None)]
+    return [{**row, "status": "finished"} for row in rows]
+
+
+class Fit:
+    """By least squares of columns that leave out what a hypothesis says: F of what that costs."""
+
+    def __init__(self) -> None:
+        rows = [row for row in surface_rows() if row["block"] in (0, 1)]
+        points = [PLACES[int(row["arm"].removeprefix("a") or 0)] for row in rows]
+        self.x = np.array([math.log(float(x)) for x, _ in points])
+        self.y = np.array([float(y) for _, y in points])
+        self.blocks = np.array([[row["block"] == b for b in (0, 1)] for row in rows], float)
+        self.losses = np.array([row["val_loss"] for row in rows])
+        whole = [self.x, self.y, self.x**2, self.x * self.y, self.y**2]
+        self.rss = self.rest(*whole)
+        self.beta = np.linalg.lstsq(np.c_[np.stack(whole, 1), self.blocks], self.losses)[0]
+        of_points = self.rest(*(np.array([p == q for p in points], float) for q in PLACES[1:]))
+        lack = (self.rss - of_points) / 3 / (of_points / 8)  # 18 runs, 9 points, 2 blocks
+        self.lack_of_fit = float(stats.f.sf(lack, 3, 8))
+
+    def rest(self, *columns: Any) -> float:
+        matrix = np.c_[np.stack(columns, 1), self.blocks]
+        fitted = matrix @ np.linalg.lstsq(matrix, self.losses)[0]
+        return float(((self.losses - fitted) ** 2).sum())
+
+    def lowest(self) -> Any:
+        a, b, c, d, e = self.beta[:5]
+        return np.linalg.solve([[2 * c, d], [d, 2 * e]], [-a, -b])
+
+    def told(self, x: float, y: float) -> float:
+        """F of a slope at a place: the surface is flat there where both are zero."""
+        flat = self.x * self.y - y * self.x - x * self.y
+        of_flat = self.rest(self.x**2 - 2 * x * self.x, flat, self.y**2 - 2 * y * self.y)
+        return (of_flat - self.rss) / 2 / (self.rss / 11)
+
+    def end(self, axis: int, bound: float) -> float:
+        """Above the lowest place, the end of the region of all places that are not told from it."""
+
+        def least(at: float) -> float:
+            def of(other: float) -> float:
+                return self.told(at, other) if axis == 0 else self.told(other, at)
+
+            other = float(self.lowest()[1 - axis])
+            return float(optimize.minimize_scalar(of, bounds=(other - 2, other + 2)).fun) - bound
+
+        low = float(self.lowest()[axis])
+        return float(optimize.brentq(least, low + 1e-6, low + 2.0))
+
+
+def test_a_place_of_a_surface_and_its_lack_of_fit_are_held_to_the_rows() -> None:
+    fit = Fit()
+    x, y = fit.lowest()
+    plan = SURFACE | {"arms": [arm for arm in SURFACE["arms"] if arm["of"] == "a"]}
+
+    def said(lr: float, shift: float, p: float | None = fit.lack_of_fit) -> list[str]:
+        printed = [[lr, None, None, fit.lack_of_fit], [shift, None, None, p]]
+        return [*check_surfaces(printed, plan, surface_rows(), raised=1.0)]
+
+    assert said(math.exp(x + 9e-5), y - 9e-5, fit.lack_of_fit + 9e-6) == []
+    lr = math.exp(x + 2e-4)
+    told = [f"a, lr: the lowest loss is printed at {lr:g}, the rows give another"]
+    assert said(lr, y) == told
+    assert len(said(math.exp(x), y - 2e-4)) == 1
+    for p in (None, fit.lack_of_fit + 2e-5):
+        (sentence,) = said(math.exp(x), y, p)
+        assert sentence.startswith(f"a, shift: lack of fit is printed with p {p}, the rows give 0.")
+
+
+@pytest.mark.parametrize(("raised", "arms"), [(1.0, "a"), (3.0, "a"), (1.0, "ab")])
+def test_an_end_of_a_surface_is_no_closer_than_a_place_that_f_tells_from_the_lowest(
+    raised: float, arms: str
+) -> None:
+    fit = Fit()
+    bound = float(stats.f.isf(0.05 / raised / len(arms), 2, 11))
+    x, y = fit.lowest()
+    reach = fit.end(0, bound) - x, fit.end(1, bound) - y
+    plan = SURFACE | {"arms": [arm for arm in SURFACE["arms"] if arm["of"] in arms]}
+    rows = [row for who in arms for row in surface_rows(who)]
+
+    def said(part: float) -> list[str]:
+        """Where both axes end at a part of their reach."""
+        ends = math.exp(x + part * reach[0]), y + part * reach[1]
+        of_arm = [[None, None, ends[0], fit.lack_of_fit], [None, ends[1], None, fit.lack_of_fit]]
+        return [*check_surfaces(of_arm * len(arms), plan, rows, raised=raised)]
+
+    assert said(1.001) == []
+    lr, shift = math.exp(x + 0.99 * reach[0]), y + 0.99 * reach[1]
+    assert said(0.99) == [
+        f"{who}, {name}: the end {end:g} is closer than the region of its surface reaches"
+        for who in arms
+        for name, end in (("lr", lr), ("shift", shift))
+    ]
+
+
+def test_a_surface_needs_enough_points_that_all_finished_in_one_block() -> None:
+    plan = SURFACE | {"arms": [arm for arm in SURFACE["arms"] if arm["of"] == "a"]}
+    rows = surface_rows()
+    few = [row for row in rows if row["arm"] in ("a", "a1", "a2", "a3", "a4")]
+    unfinished = [{**row, "status": "failed"} if row["arm"] > "a3" else row for row in rows]
+    apart = [{**row, "block": row["arm"]} for row in rows]
+    for other in (few, unfinished, apart, []):
+        assert [*fitted_bowls(plan, other)] == [None]
+        assert [*check_surfaces([], plan, other, raised=1.0)] == []
+        assert [*check_surfaces([[1.0]] * 2, plan, other, raised=1.0)] == [
+            "2 lowest places are printed, the rows give 1 surfaces"
+        ]
+    (bowl,) = fitted_bowls(plan, rows)
+    assert bowl is not None and (bowl.logarithmic, bowl.df) == ((True, False), 11)

@@ -5,7 +5,8 @@ Nothing is drawn again here: what a page carries is changed, and `check_data` mu
 
 import copy
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from reports.verify.contributions import check_contributions
 from reports.verify.effects import fitting_words, turned
 from reports.verify.files import check_results
 from reports.verify.optimum import check_optima
-from reports.verify.page import Page, Printed, read_page
+from reports.verify.page import Page, Printed, numbers, read_page
 from reports.verify.rows import check_rows, compared_rows, outcomes_of
 from reports.verify.verify import check_data
 from tests.report_kinds import KINDS
@@ -181,6 +182,32 @@ def test_where_sequences_are_shown_every_lowest_place_is_held_to_the_rows(page: 
         page.carried[key] = honest
 
 
+@of(
+    ("page", "key", "metric"),
+    [
+        ("rungs", "own_val_loss.effect", "own_val_loss"),
+        ("loose", "val_loss.interval", "val_loss"),
+        ("noisy", "val_loss.interval", "val_loss"),
+        ("left_out", "val_loss.interval", "val_loss"),
+    ],
+    indirect=["page"],
+)
+def test_what_is_not_printed_of_one_arm_hides_no_lie_about_another(
+    page: Page, key: str, metric: str
+) -> None:
+    names = [arm["name"] for arm in page.data["experiments"][0]["plan"]["arms"]]
+    first, *others = [place for place, row in page.verdicts.items() if key in row]
+    del page.verdicts[first][key]
+    for place in others:
+        row = page.verdicts[place]
+        interval = row[f"{metric}.interval"]
+        row[f"{metric}.interval"] = replace(interval, values=longer(interval.values))
+    said = check_data(page, None)
+    for _, place in others:
+        of_arm = f"split: arm {names[place]!r}: {metric}.interval "
+        assert any(sentence.startswith(of_arm) for sentence in said), of_arm
+
+
 WORDS = ("better", "worse", "faster", "slower", "undecided", "no difference larger than 0.01")
 
 
@@ -230,6 +257,60 @@ def test_the_words_that_fit_an_interval(
     assert without == ("too few runs", "no error estimate", "undecided", "not judged")
     back = turned(Printed(text="x", values=(1.0, None, -2.0)))
     assert (back.text, back.values) == ("x", (2.0, None, -1.0))
+
+
+# ---------------------------------------------------------------- lies everywhere, word for word
+
+
+BESIDE = (
+    *("ladder", "factorial", "left_out", "grid", "points", "noisy"),
+    *("evidence", "records"),
+)
+BY = 1.03  # a lie is so many times the truth
+DECIMAL = re.compile(r"\d+\.(\d+)")
+LONG = re.compile(r"\d+\.\d{6,}(e[-+]\d+)?")  # of which processors share the first digits
+TURNED = {"better": "worse", "worse": "better", "faster": "slower", "slower": "faster"}
+SETTING = re.compile(r"(differs|sets|recipe)\b")
+
+
+def all_said(page: Page) -> str:
+    said = check_data(page, None)
+    return "\n".join(LONG.sub(lambda number: f"{float(number[0]):.5g}", line) for line in said)
+
+
+def longer(values: tuple[float | None, ...]) -> tuple[float | None, ...]:
+    return tuple(None if value is None else BY * value for value in values)
+
+
+def retold(key: str, sentence: str) -> str:
+    """The sentence with other decimals; of a setting another value."""
+    if SETTING.match(key):
+        return f"{sentence}0"
+    return DECIMAL.sub(lambda n: f"{BY * float(n[0]):.{len(n[1])}f}", sentence)
+
+
+@of("page", IN_TABLE, indirect=True)
+def test_a_table_of_other_numbers_and_words_is_told_cell_by_cell(
+    page: Page, kept_line: Callable[[str], None]
+) -> None:
+    for row in page.verdicts.values():
+        for key, printed in row.items():
+            text = TURNED.get(printed.text, printed.text)
+            row[key] = replace(printed, text=text, values=longer(printed.values))
+    kept_line(all_said(page))
+
+
+@of("page", BESIDE, indirect=True)
+def test_other_numbers_beside_the_table_are_told_one_by_one(
+    page: Page, kept_line: Callable[[str], None]
+) -> None:
+    for place, text in page.carried.items():
+        if re.fullmatch(r"[-+.,e\d]+", text):
+            lies = longer(numbers(text))
+            page.carried[place] = ",".join("" if lie is None else repr(lie) for lie in lies)
+    for where, sentence in page.sentences.items():
+        page.sentences[where] = retold(str(where[1]), sentence)
+    kept_line(all_said(page))
 
 
 # ---------------------------------------------------------------- the headline
@@ -397,6 +478,27 @@ def test_what_the_files_of_a_run_do_not_say_is_named(page: Page, what: str) -> N
     run = finished([dict(row) for row in table_rows(page.data["experiments"][0]["runs"])])
     assert any(said in s and run["run_id"] in s for s in found), found
     assert len(found) <= 2 or what == "a point less"  # which all runs of a length share
+
+
+@of("page", ["ladder"], indirect=True)
+def test_of_every_run_the_files_are_read(page: Page, tmp_path: Path) -> None:
+    def longer_runs(data: Any, rows: Any) -> None:
+        for row in rows:
+            row["steps"] = 999
+
+    data, rows = changed(page, longer_runs)
+    for with_curves in (True, False):
+        found = [*check_results(data, rows, FOLDERS["ladder"], with_curves=with_curves)]
+        assert sorted(found) == sorted(
+            f"run {run_id}: steps is 999 on the page and 300 in result.json"
+            for run_id in data["results"]
+        )
+    other = shutil.copytree(FOLDERS["ladder"], tmp_path / "other")
+    for metrics in other.glob("runs/*/metrics.jsonl"):
+        metrics.write_text("{}")
+    found = [*check_results(*changed(page, lambda data, rows: None), other)]
+    wrong = [s for s in found if "metrics.jsonl is not the file that the run wrote" in s]
+    assert len(wrong) == len(found) == len(data["results"]) > 10
 
 
 @of("page", ["ladder"], indirect=True)

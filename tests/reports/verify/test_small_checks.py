@@ -16,10 +16,16 @@ from reports.verify.lengths import agree_length, check_lengths, tokens_of_steps
 from reports.verify.optimum import fitted
 from reports.verify.page import Page, Printed, text_of
 from reports.verify.ratios import check_noisy, check_ratios
+from reports.verify.rows import check_mean
 from reports.verify.same import pieces_in_place
 from reports.verify.separate import check_separate, separate, unpaired, widened
 from reports.verify.sequences import Martingale, ends_at
-from reports.verify.settings import check_changes, check_citation, written_setting
+from reports.verify.settings import (
+    check_changes,
+    check_citation,
+    check_differences,
+    written_setting,
+)
 from reports.verify.table import Table, agree_scatter
 from reports.verify.verify import check_statistics
 from tests.report_kinds import KINDS
@@ -44,6 +50,14 @@ def shown(*values: float | None, text: str = "") -> Printed:
         ("Too noisy for any time claim.", ["a note names no runs whose times were compared: "]),
         (RATIOS.format("a +50.0 % and +40.0 %"), []),
         (RATIOS.format("a +51.0 % and +40.0 %"), ["a note says +51.0 % of a, the table +50.0 %"]),
+        (RATIOS.format("a +50.1 % and +39.9 %"), []),
+        (RATIOS.format("a +50.2 % and +40.0 %"), ["a note says +50.2 % of a, the table +50.0 %"]),
+        (RATIOS.format("a +50.0 % and +39.8 %"), ["a note says +39.8 % of a, the table +40.0 %"]),
+        (RATIOS.format("a +50 % and +41 %"), ["a note says +41.0 % of a, the table +40.0 %"]),
+        (
+            RATIOS.format("a +50.0 % and +40.0 %; b +1 % and +1 %"),
+            [*["a note says +1.0 % of b"] * 2],
+        ),
         (RATIOS.format("nothing"), ["a note on step times names no arm: Off base's"]),
     ],
 )
@@ -55,7 +69,8 @@ def test_a_note_on_times_names_arms_and_what_the_rows_say_of_them(
         (0, 1): {"step_ms.mean": shown(150.0), "step_ms.effect": shown(0.4)},
     }
     last = NOISY.format("base", 80, 122)
-    sentences = {(0, "notes", 0): note, (1, "notes", 0): "of another", (0, "notes", 1): last}
+    sentences = {(0, "answer"): "x", (0, "notes", 0): note}
+    sentences |= {(1, "notes", 0): "of another", (0, "notes", 1): last}
     page = Page(sentences=sentences, verdicts=verdicts)
     rows = [
         {"arm": "base", "status": status, "step_ms": ms}
@@ -230,6 +245,7 @@ def test_what_a_change_sets_is_that_of_the_smallest_arm_with_it_and_without_it()
         *({"name": "a", "changes": ["a"]}, {"name": "b", "changes": ["b"]}),
         {"name": "c", "changes": ["c", "d"]},
         {"name": "a at 2", "of": "a", "changes": ["a"]},
+        *({"name": "gone", "changes": ["g"]}, {"name": "last", "changes": ["l"]}),
     ]
     of_arms = {
         "base": {"m.x": ["1"], "m.y": ["1"]},
@@ -237,17 +253,33 @@ def test_what_a_change_sets_is_that_of_the_smallest_arm_with_it_and_without_it()
         "b": {"m.x": ["1"], "m.y": ["5"]},
         "ab": {"m.x": ["3"], "m.y": ["6"]},
         **{name: {"m.x": ["9"]} for name in ("c", "a at 2")},
+        **{"gone": {}, "last": {"m.x": ["1"], "m.y": ["8"]}},
     }
 
     def said(printed: dict[str, str]) -> list[str]:
         return [*check_changes(printed, {"arms": arms}, of_arms)]
 
-    whole = {"sets 0 m.x": "2", "sets 1 m.y": "5"}
+    whole = {"sets 0 m.x": "2", "sets 1 m.y": "5", "sets 5 m.y": "8"}
     assert said(whole) == said({}) == []
     assert said(whole | {"sets 0 m.y": "1"}) == [
         "change 'a': m.y is printed, which it does not set"
     ]
-    assert said({"sets 0 m.x": "2"}) == ["change 'b': m.y is printed as nothing but its runs had 5"]
+    assert said({"sets 0 m.x": "2"}) == [
+        f"change '{change}': m.y is printed as nothing but its runs had {written}"
+        for change, written in (("b", 5), ("l", 8))
+    ]
+
+
+def test_an_arm_without_a_compared_run_hides_no_other() -> None:
+    of_arms = {"base": {"m.x": ["1"]}, "gone": {}, "a": {"m.x": ["2"], "m.y": ["5"]}}
+
+    def said(**printed: str) -> list[str]:
+        told = {f"differs m.{name} 2": text for name, text in printed.items()}
+        return [*check_differences(told, [*of_arms], of_arms, "base")]
+
+    assert said(x="2", y="5") == []
+    assert said(x="2") == ["arm 'a': its runs differ in m.y, which is not printed"]
+    assert said(x="3", y="5") == ["arm 'a': m.x is printed as 3 but its runs had 2"]
 
 
 # ---------------------------------------------------------------- files
@@ -337,6 +369,14 @@ def test_a_plan_that_cannot_be_read_is_named_and_one_that_is_gone_remembers_noth
     plan.write_text("{")
     (found,) = check_results(data, [], tmp_path)
     assert found.startswith(f"{plan}: ")
+    plan.unlink()
+    names = ("0" * 16, "../../other", "1" * 16)
+    places = [tmp_path / "runs" / name / "result.json" for name in names]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "result.json").write_text("{}")
+    assert [*check_results(data | {"results": dict.fromkeys(names)}, [], tmp_path)] == [
+        f"run {name}: {place} is missing" for name, place in zip(names, places, strict=True)
+    ]
 
 
 def test_a_piece_stands_at_its_place_in_an_option_that_has_as_many() -> None:
@@ -458,6 +498,19 @@ def test_a_time_s_margin_in_seconds_leaves_both_words_open() -> None:
         assert ([*check_word(printed, plan, "a")] == []) == is_right
 
 
+def test_what_carries_more_or_fewer_values_than_it_prints_is_of_no_page() -> None:
+    interval = {"val_loss.effect": shown(0.1), "val_loss.interval": shown(text="[-0.1, 0.3]")}
+    undecided = interval | {"verdict": shown(text="undecided: −0.1 to 0.3")}
+    with pytest.raises(ValueError, match="shorter"):
+        [*check_word(undecided, ARMS | {"design": "add-one"}, "a")]
+    mean = {"val_loss.mean": shown(3.0, 3.0)}
+    rows = [{"status": "finished", "val_loss": 3.0}]
+    with pytest.raises(ValueError, match="shorter"):
+        [*check_mean(mean, "val_loss", rows, "a")]
+    with pytest.raises(ValueError, match="longer"):
+        [*agree_length("a", "k", shown(2.0, 3.0), 2.0)]
+
+
 @pytest.mark.parametrize(
     ("answer", "n_wrong"),
     [
@@ -470,6 +523,9 @@ def test_a_time_s_margin_in_seconds_leaves_both_words_open() -> None:
         ("another (+0.5000 [+0.4000, +0.6000]) is of no row", 0),
         ("another (+0.5000 [+0.4000, +0.6000]), a (−0.5000 [−0.6000, −0.4000])", 1),
         ("a (+1.0 % [+0.5, +1.5] %)", 0),
+        ("a (+1.1 % [+0.5, +1.5] %)", 1),
+        ("a (+1.0 % [+0.5, +1.6] %)", 1),
+        ("a (−0.0101 [−0.0200, −0.0050])", 1),
     ],
 )
 def test_a_difference_in_a_headline_is_that_of_the_arm_it_names(answer: str, n_wrong: int) -> None:

@@ -63,6 +63,7 @@ def test_the_nodes_that_live_are_in_the_order_of_their_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = [
+        {"Alive": True, "NodeID": "d", "Resources": {}},
         {"Alive": True, "NodeID": "b", "Resources": {"CPU": 8.0}},
         {"Alive": False, "NodeID": "c", "Resources": {"GPU": 8.0, "CPU": 8.0}},
         {
@@ -76,6 +77,7 @@ def test_the_nodes_that_live_are_in_the_order_of_their_names(
     assert nodes.nodes_alive() == [
         RayNode(name="a", kind="H100", gpus=2, cpus=16),
         RayNode(name="b", kind="", gpus=0, cpus=8),
+        RayNode(name="d", kind="", gpus=0, cpus=0),
     ]
     assert nodes.device_of_nodes(None) == "cuda"
     told.pop()

@@ -257,8 +257,9 @@ class Asked:
         self.tasks.append(asked)
         return self
 
-    def remote(self, *_: object) -> None:
-        return None
+    def remote(self, *told: Any) -> str:
+        """The reference to a task, or to an actor, which is told nothing."""
+        return f"node {told[0].node}" if told else "an actor"
 
 
 @pytest.mark.parametrize("need", [Need(gpus=4, cpus=4), Need(gpus=0, cpus=3)])
@@ -268,13 +269,16 @@ def test_the_room_that_is_held_for_a_run_of_several_nodes_is_what_its_tasks_need
     asked = Asked()
     held: list[tuple[dict[str, float], dict[str, str]]] = []
 
-    def hold(rooms: list[dict[str, float]], near: str, *, bundle_label_selector: Any) -> None:
+    def hold(rooms: list[dict[str, float]], near: str, *, bundle_label_selector: Any) -> str:
         held.extend(zip(rooms, bundle_label_selector, strict=True))
+        return near
 
     monkeypatch.setattr(send, "ray", SimpleNamespace(remote=lambda of: asked))
     monkeypatch.setattr(send, "placement_group", hold)
     labels = {"ray.io/accelerator-type": "H100"}
-    send.send(order(store, Trainer(), n_nodes=2), need, labels, "a run")
+    sent = send.send(order(store, Trainer(), n_nodes=2), need, labels, "a run")
+    assert (sent.first, sent.further) == ("node 0", ("node 1",))
+    assert (sent.group, sent.meeting) == ("PACK", "an actor")
     tasks = [of for of in asked.tasks if "name" in of]  # beside the actor where they meet
     assert [of["scheduling_strategy"].placement_group_bundle_index for of in tasks] == [0, 1]
     assert [wanted for _, wanted in held] == [labels] * 2
