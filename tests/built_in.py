@@ -38,8 +38,9 @@ PARTS = {
 }
 BEGIN = """# Numbers that are built in
 
-Limits, waits, thresholds and tolerances of the program: each with what it is of, as the code says. Settings of a training are [toggles](toggles.md); what an experiment may set is in [experiments](experiments.md). `make docs` writes
-this page.
+Limits, waits, thresholds and tolerances that stand at the top of the program's files, with what each is of where the code says it.
+Settings of a training are [toggles](toggles.md); what an experiment may set is in [experiments](experiments.md). `make docs` writes this
+page.
 """
 NAME = r"_?[A-Z][A-Z0-9_]*"
 # numbers and what is computed of them alone

@@ -23,7 +23,7 @@ SEPARATOR = 50256  # of the records' tokens
 @contextmanager
 def shards_of(arrays: Arrays) -> Iterator[list[Path]]:
     """The unit's shards as files, while they are read."""
-    names = [name for name in arrays if name.startswith("shard") and name[5:].isdigit()]
+    names = [name for name in arrays if name.startswith("shard") and name[5:].isdecimal()]
     names.sort(key=lambda name: int(name[5:]))
     with TemporaryDirectory() as folder:
         paths = [Path(folder, f"{name}.bin") for name in names]

@@ -25,7 +25,7 @@ PATIENT = (  # never a question, and an end where nobody answers
     *("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"),
 )
 SILENCE_S = 60  # after which rsync gives up
-LISTING_S = 300  # in which a folder there has to be listed
+ANSWERS_WITHIN_S = 300  # of one command there
 NO_COMMAND = 127  # how a shell ends that finds no program
 FOLDERS = "runs experiments code environments"
 # the runs of a folder beside them, named on the input, are renamed into their places
@@ -106,7 +106,7 @@ class SshFiles:
         self._there(f"cd {self.folder} && mkdir -p aside && mv runs/{run_id} {aside}")
 
     def _there(self, script: str, given: str = "") -> str:
-        return _said([*self.shell, self.host, script], given, timeout_s=LISTING_S)
+        return _said([*self.shell, self.host, script], given, timeout_s=ANSWERS_WITHIN_S)
 
     def _rsync(self, names: Sequence[str], source: str, place: str) -> None:
         command = ["rsync", "-t", "-s", "--partial-dir=.partial", f"--timeout={SILENCE_S}"]

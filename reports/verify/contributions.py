@@ -77,7 +77,7 @@ def _sets(plan: Embedded, rows: Sequence[Row]) -> tuple[Sets, Sets]:
     return same, others
 
 
-def _wanted(design: str, sets: Sets, alpha: float, *, of_bundle: bool = False) -> list[WantedShare]:
+def _wanted(design: str, sets: Sets, alpha: float, *, of_bundle: bool) -> list[WantedShare]:
     """The numbers of a table in the order in which it prints them."""
     changes = [*dict.fromkeys(change for s in sets for change in sorted(s))]
     everything, nothing = frozenset(changes), frozenset[str]()
