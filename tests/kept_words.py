@@ -5,10 +5,12 @@ ended, all that it said, the table that it wrote. Results are those of `tests/re
 named, and numbers have the digits that processors share.
 """
 
+import ast
 import io
 import re
 from collections.abc import Callable, Mapping
 from contextlib import chdir, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
@@ -18,6 +20,7 @@ from tests.foreign_logs import late_2024, year_2025
 from tests.report_kinds import KINDS
 
 FOLDER = Path(__file__).parent / "data" / "words"
+BROKEN = "for x in\n"  # no Python
 OWN = {  # experiments of one's own
     "halving": """
 question: Which rate suits record 45?
@@ -65,7 +68,7 @@ def scripts(folder: Path) -> None:
         text = (Path(__file__).parent / "trainers" / f"parts_{side}.py").read_text()
         (folder / f"{side}.py").write_text(text)
         (folder / "older" / f"like_{side}.py").write_text(f"{text}\nprint(1)\n")
-    (folder / "older" / "broken.py").write_text("for x in\n")
+    (folder / "older" / "broken.py").write_text(BROKEN)
 
 
 FOLDERS: Mapping[str, Callable[[Path], object]] = {
@@ -190,8 +193,19 @@ def said(words: str) -> str:
         except SystemExit as end:
             code = int(end.code or 0)
     text = out.getvalue() + "".join(Path(name).read_text() for name in TABLE.findall(words))
+    text = text.replace(f"Python reads it ({of_broken()})", "Python reads it (...)")
     text = DIGITS.sub(lambda number: f"{float(number[0]):.6g}", text)
     return f"$ ablate {words}\n{text}" + (f"(exit {code})\n" if code else "")
+
+
+@cache
+def of_broken() -> str:
+    """What Python says of a broken script, in the words of its version."""
+    try:
+        ast.parse(BROKEN)
+    except SyntaxError as error:
+        return error.msg
+    raise AssertionError("it is Python")
 
 
 def words_of(theme: str) -> str:

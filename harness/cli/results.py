@@ -99,9 +99,7 @@ def clean(
     names = [kind.name for kind in KINDS]
     for name in kinds or ():
         if name not in names:
-            raise UserError(
-                f"unknown kind '{name}'{near(name, names)}: choose from {', '.join(names)}"
-            )
+            raise UserError(f"unknown kind '{name}'{near(name, names)}")
     if not (results / "runs").is_dir():
         raise UserError(f"results folder {results}: no runs here; name another with --results")
     store, before = Store(results), weight(results)

@@ -48,7 +48,7 @@ def refused_window_lists(c: RunConfig) -> Iterator[str]:
     for field, values in {"windows": s.windows, "windows_short": s.windows_short}.items():
         if values and not s.stages <= len(values) <= most:
             yield (
-                f"schedule.{field} lists {len(values)} windows, but must list those of the "
+                f"schedule.{field} is a list of {len(values)}, but must list those of the "
                 f"schedule.stages={s.stages}, and at most {most}, with the extension's and the "
                 "last validation's"
             )

@@ -101,8 +101,8 @@ class CorpusWriter:
         if not (self.documents["train"] and self.documents["val"]):
             n = self.documents["train"] + self.documents["val"]
             raise UserError(
-                f"{self.folder.name}: {n} documents cannot be split into training and validation: "
-                "give more text, or cut it finer (--by line or --by paragraph)"
+                f"{self.folder.name}: too few documents ({n}) to split into training and "
+                "validation: give more text, or cut it finer (--by line or --by paragraph)"
             )
         while self._open:
             self._open.popitem()[1].close()

@@ -302,11 +302,11 @@ def test_a_shorter_budget_has_as_large_a_part_of_extension() -> None:
         ({**PACKED, "data.max_doc_len": (0,)}, r"data.max_doc_len=\[0\] must be greater than 0"),
         (
             {**WINDOWS, "schedule.windows": (1, 2, 3, 4)},
-            "schedule.windows lists 4 windows, but must list those of the schedule.stages=2",
+            "schedule.windows is a list of 4, but must list those of the schedule.stages=2",
         ),
         ({**WINDOWS, "schedule.windows": (1, -2)}, r"schedule.windows=\[1, -2\] must not be"),
         ({**WINDOWS, "model.attn_window_layers": (12,)}, "attn_window_layers lists layer 12"),
-        ({**WINDOWS, "schedule.windows": (1,)}, "schedule.windows lists 1 windows"),
+        ({**WINDOWS, "schedule.windows": (1,)}, "schedule.windows is a list of 1, but"),
         (
             {**WINDOWS, "schedule.windows": (0, 64), "model.window_yarn": True},
             "model.window_yarn follows schedule.windows",
