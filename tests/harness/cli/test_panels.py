@@ -15,7 +15,10 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 def options_of(group: typer.Typer, before: str = "") -> dict[str, str]:
-    """What every command takes where nobody asks, by what a user types, those of groups too."""
+    """What the function of every command takes, with its defaults and least values, by name.
+
+    As the functions have it, not as a user types it; those of groups too.
+    """
     found = {}
     for info in group.registered_commands:
         said = []

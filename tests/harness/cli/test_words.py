@@ -774,6 +774,7 @@ def test_what_is_left_is_sent_at_the_end_unless_that_is_interrupted(
     ("left", "error", "code", "said"),
     [
         (0, "", 0, "there: every finished run is there, 5 of them sent now"),
+        (1, "no route", 1, "1 finished run is not in there: no route: `ablate push there {}`"),
         (2, "no route", 1, "2 finished runs are not in there: no route: `ablate push there {}`"),
         (3, "", 1, "3 finished runs are not in there: `ablate push there {}`"),
     ],
@@ -820,9 +821,16 @@ def test_who_sends_beside_a_call_looks_until_that_has_ended_and_then_sends_what_
     monkeypatch.setattr("harness.push.folder.FolderPlace.connect", connect)
     monkeypatch.setattr(push_command, "select", SimpleNamespace(select=select))
     monkeypatch.setattr(push_command.os, "getppid", lambda: callers.pop(0))
-    with suppress(typer.Exit):
-        push_command.push("there", results=tmp_path, caller=7)
-        assert code == 0
+
+    def push(**how: Any) -> None:
+        if code == 0:
+            push_command.push("there", results=tmp_path, **how)
+            return
+        with pytest.raises(typer.Exit) as ended:
+            push_command.push("there", results=tmp_path, **how)
+        assert ended.value.exit_code == code
+
+    push(caller=7)
     looks = ["looks"] * 2
     assert happened == ["there", "connects", *looks, "finishes"]
     words = f"--results {tmp_path}"
@@ -830,9 +838,7 @@ def test_who_sends_beside_a_call_looks_until_that_has_ended_and_then_sends_what_
     assert capsys.readouterr().out == f"{expected}\n"
     happened.clear()
     monkeypatch.chdir(tmp_path)
-    with suppress(typer.Exit):
-        push_command.push("there", results=tmp_path)
-        assert code == 0
+    push()
     assert happened == ["there", "finishes"], "who is asked by hand sends once"
     with pytest.raises(UserError, match="nothing: no runs here; name another with --results"):
         push_command.push("there", results=tmp_path / "nothing")

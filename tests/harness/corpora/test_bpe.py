@@ -3,6 +3,7 @@
 import hashlib
 import json
 import random
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -176,7 +177,9 @@ def test_what_cannot_be_is_refused_in_one_line_and_loses_nothing(
     with pytest.raises(UserError, match=says) as refused:
         prepare_text([folder / "text"], name="mine", root=folder, tokenizer=choice)
     assert check(mine.folder).ok
-    kept_line(str(refused.value))
+    said = str(refused.value)
+    found = re.search(r"pairs for (\d+) tokens", said)  # how many is the library's affair
+    kept_line(said.replace(found[1], "N") if found else said)
 
 
 def test_a_tokenizer_that_does_not_give_its_text_back_is_refused(

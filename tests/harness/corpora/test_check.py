@@ -164,6 +164,13 @@ def test_content_that_is_not_the_descriptions_is_named(corpus: Path) -> None:
         f"{corpus}: the fingerprint in corpus.json is not that of its content: prepare the corpus "
         "again",
     ]
+    content[-2] ^= 1
+    path.write_bytes(content)
+    facts = json.loads((corpus / "corpus.json").read_text())
+    for digit in "0f":
+        (corpus / "corpus.json").write_text(json.dumps(facts | {"fingerprint": digit * 64}))
+        (problem,) = check(corpus).problems
+        assert "the fingerprint in corpus.json is not that of its content" in problem
     (corpus / "corpus.json").write_text("{")
     assert "not a corpus description" in check(corpus).problems[0]
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -265,7 +266,10 @@ def test_every_end_is_an_outcome_like_any_other(
         assert row["status"] == status, kind
         assert (reason or "") in str(row["reason"]), kind
     assert runs.loc["nan", "steps"] == 4
-    assert "2 of 8 runs have a result" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    counts = re.findall(r"^\[(\d)/8\]", out, re.MULTILINE)
+    assert (len(counts), counts, counts[-1]) == (8, sorted(counts), "2")
+    assert "2 of 8 runs have a result" in out
 
 
 def test_a_chain_is_run_and_judged_against_the_parents_that_the_file_names(

@@ -119,6 +119,10 @@ def test_logs_of_another_memory_are_two_runs_of_the_same_losses(
     written(tmp_path, {"1.txt": text, "2.txt": other})
     imported = taken(store, tmp_path, "1.txt", "2.txt", arm="A")
     assert (imported.n_added, imported.twins, imported.copies) == (2, {}, {})
+    written(tmp_path, {"again/3.txt": other[other.rindex("step:0/250") :]})
+    found = taken(store, tmp_path, "1.txt", "2.txt", "again/3.txt", arm="A")
+    ((twin, of),) = found.twins.items()
+    assert (Path(twin).name, Path(of).name) == ("3.txt", "2.txt")
 
 
 @pytest.mark.parametrize(("arm", "fits"), [("A" * 200, True), ("A" * 201, False), ("a\nb", False)])

@@ -121,8 +121,12 @@ def test_what_does_not_run_python_is_told_by_its_last_line(
 def test_an_environment_that_never_starts_is_told_and_so_is_one_without_its_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_line: Callable[[str], None]
 ) -> None:
+    class Hangs(subprocess.TimeoutExpired):
+        def __str__(self) -> str:  # Python's words are those of its version
+            return f"no answer in {self.timeout} s"
+
     def hangs(command: list[str], *, timeout: float, **_: Any) -> None:
-        raise subprocess.TimeoutExpired(command[0], timeout)
+        raise Hangs(command[0], timeout)
 
     program = tmp_path / "python"
     said = []

@@ -285,7 +285,12 @@ def test_a_processor_is_called_as_the_system_calls_it_and_gpus_as_their_driver_d
     fresh: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "processor\t: 0\nmodel\t\t: 85\nmodel name\t: A CPU: fast\nmodel name\t: other\n"
-    monkeypatch.setattr(Path, "read_text", lambda *_, **__: text)
+    really = Path.read_text
+
+    def read_text(path: Path, *how: Any, **more: Any) -> str:
+        return text if str(path) == "/proc/cpuinfo" else really(path, *how, **more)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
     told = [["H200", "GPU-1", "570.1", "700.00 W"], ["H100", "GPU-2"]]
     monkeypatch.setattr(fresh, "query_gpus", lambda *_: told)
     account = fresh.describe_environment()

@@ -516,11 +516,30 @@ def test_what_comes_is_not_put_through_a_link(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here"]
 
 
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (TypeError("no org\x1b"), r"TypeError: no org\x1b"),
+        (ImportError("no client"), "no client"),
+        (ValueError("no such kind"), "no such kind"),
+    ],
+)
 def test_a_url_that_a_client_does_not_take_is_one_line_with_what_it_raised(
+    raised: Exception, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(url: str) -> None:
+        raise raised
+
+    client = SimpleNamespace(core=SimpleNamespace(url_to_fs=refuses))
+    monkeypatch.setattr("harness.push.url.fsspec", client)
+    with pytest.raises(UserError) as error:
+        UrlFiles("github://bucket")
+    assert str(error.value) == f"github://bucket: {told}"
+
+
+def test_where_the_library_of_urls_is_missing_one_line_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(UserError, match=r"^github://bucket: TypeError: "):
-        UrlFiles("github://bucket")
     monkeypatch.setattr("harness.push.url.fsspec", None)
     with pytest.raises(UserError, match=r"^s3://bucket: fsspec is not installed: pip install '"):
         UrlFiles("s3://bucket")

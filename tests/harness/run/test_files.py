@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.run.files import append_row, json_text, write_json, write_new, write_text, write_whole
+from tests.open_files import open_below
 
 
 @pytest.fixture
@@ -93,7 +94,6 @@ def test_files_are_as_open_as_the_user_lets_them_be_and_none_is_left_open(tmp_pa
         "new": lambda path: write_new(path, "x"),
         "rows": lambda path: append_row(path, {}, below=1),
     }
-    n_open = len(os.listdir("/proc/self/fd"))
     for umask, mode in ((0, 0o666), (0o027, 0o640)):
         before = os.umask(umask)
         try:
@@ -103,7 +103,7 @@ def test_files_are_as_open_as_the_user_lets_them_be_and_none_is_left_open(tmp_pa
             os.umask(before)
         modes = {(tmp_path / f"{name}{umask}").stat().st_mode & 0o777 for name in writers}
         assert modes == {mode}
-    assert len(os.listdir("/proc/self/fd")) == n_open
+    assert open_below(tmp_path) == []
 
 
 def test_what_cannot_be_written_leaves_nothing_behind_it(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import stat
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -444,8 +445,8 @@ def test_siblings_of_a_run_that_ended_before_its_first_step_begin(
     monkeypatch.setattr(trainers, "execute", execute_here)
     compiled = replace(PLAIN, config={**PLAIN.config, "system": {"compile": "on"}})
     runs = [PlannedRun(arm="a", block=n, place=0, spec=replace(compiled, seed=n)) for n in range(2)]
-    looks = iter(range(30))
-    options = ExecutorOptions(cancelled=lambda: next(looks) == 20)  # else it would wait for ever
+    end = time.monotonic() + DEADLINE_S
+    options = ExecutorOptions(cancelled=lambda: time.monotonic() > end)  # else it waits for ever
     assert Runner(runs, store, Node(n_cpus=2), options).run().stopped is None
     assert asked == [0, 1]
 

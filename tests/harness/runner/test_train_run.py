@@ -34,6 +34,7 @@ from harness.store.attempt import RunWriter, TakenOverError, claim
 from harness.store.errors import ResultsError
 from harness.store.store import Store
 from tests.one_run import DONE, SPEC
+from tests.open_files import open_below, open_files
 
 FINE = replace(SPEC, config={**SPEC.config, "data": {"micro_tokens": 64, "seq_len": 8}})
 
@@ -166,9 +167,11 @@ def test_what_is_printed_in_a_run_is_in_its_log_and_what_comes_after_it_is_not(
         os.write(2, b"to its errors\n")
         return Outcome(status="failed")
 
-    n_open = len(os.listdir("/proc/self/fd"))
+    outputs = {os.readlink(f"/proc/self/fd/{number}") for number in (1, 2)}
+    before = [name for name in open_files() if name in outputs]
     ask(prints)
-    assert len(os.listdir("/proc/self/fd")) == n_open
+    assert [name for name in open_files() if name in outputs] == before
+    assert open_below(tmp_path) == []
     os.write(1, b"output later\n")
     os.write(2, b"errors later\n")
     assert capfd.readouterr() == ("output later\n", "errors later\n")

@@ -56,7 +56,7 @@ def test_the_nearest_of_a_folder_is_old(scripts: Path, capsys: pytest.CaptureFix
     assert said.index("old/near.py") < said.index("old/far.py")
     assert "skipped old/broken.py, line 1: is not Python" in said
     assert "skipped old/itself.py: is the same program as NEW" in said
-    assert "OLD is old/near.py, the nearest: 1 changed line" in said
+    assert "OLD is old/near.py, the nearest: 1 changed line\n" in said
     assert (scripts / "parts/old/new.py").read_text() == script(a=1, b=2)
 
 

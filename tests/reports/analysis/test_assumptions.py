@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -248,6 +249,14 @@ def test_own_runs_take_their_place(tmp_path):
     assert k.bracketed and k.n_star == pytest.approx(
         [t.n_star for t in compare_all(experiment).times.values()]
     )
+
+
+def test_losses_that_rise_with_the_budget_are_no_slope(tmp_path):
+    write_experiment(tmp_path, arms=ARMS, n_seeds=3, budgets=(250, 300, 350), sd=0.002)
+    experiment = load("split", tmp_path)
+    runs = experiment.runs.assign(val_loss=3.2 - experiment.runs["val_loss"])
+    known = nearest_known(replace(experiment, runs=runs), **PLACE)
+    assert "measured over budgets" not in known.slope.source and not known.slope_is_of_scale
 
 
 def test_the_noise_of_ones_own_baseline_is_pooled_within_budgets(tmp_path):

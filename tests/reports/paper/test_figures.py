@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
+from matplotlib.path import Path as DrawnPath
 from matplotlib.text import Text
 
 from harness.__main__ import main
@@ -114,6 +115,25 @@ KINDS_OF_MARKS = (
 )
 
 
+COMMANDS = {DrawnPath.MOVETO: "M", DrawnPath.LINETO: "L", DrawnPath.CLOSEPOLY: "Z"}
+
+
+def spot(at) -> str:
+    return ",".join(f"{number + 0.0:g}" for number in np.round(at, 3))
+
+
+def outline(path: DrawnPath) -> str:
+    """As SVG has it; of a curve, in how many parts ever, the end alone: C."""
+    words = []
+    codes = [DrawnPath.MOVETO, *[DrawnPath.LINETO] * (len(path.vertices) - 1)]
+    for code, at in zip(codes if path.codes is None else path.codes, path.vertices, strict=True):
+        command = COMMANDS.get(code, "C")
+        if command == "C" and words[-1][0] == "C":
+            words.pop()
+        words.append(f"{command}{spot(at)}")
+    return " ".join(words)
+
+
 def in_words(drawn: matplotlib.figure.Figure) -> str:
     """Marks and texts, the lowest first; of curves and letters the outlines only where they are short."""
     lines = []
@@ -121,15 +141,16 @@ def in_words(drawn: matplotlib.figure.Figure) -> str:
         if isinstance(child, PathPatch):
             fill, stroke = child.get_facecolor(), child.get_edgecolor()
             colours = f"{to_hex(fill, keep_alpha=True)} {to_hex(stroke, keep_alpha=True)}"
-            pen = f"{child.get_linewidth():g} {child.get_linestyle()} {child.get_joinstyle()}"
-            path, at = child.get_path(), ""
-            if len(path.vertices) < 15:
-                codes = "" if path.codes is None else path.codes.tolist()
-                at = f" {np.round(path.vertices, 3).tolist()} {codes}"
-            lines.append(f"{colours} {pen}{at}")
+            dashes = child.get_linestyle()
+            if dashes != "solid":
+                dashes = " ".join(f"{length:g}" for length in dashes_in_px(child))
+            pen = f"{child.get_linewidth():g} {dashes} {child.get_joinstyle()}"
+            path = child.get_path()
+            at = outline(path) if len(path.vertices) < 15 else ""
+            lines.append(f"{colours} {pen} {at}".rstrip())
         elif isinstance(child, Text) and child.get_text():
             font = f"{child.get_size():g} {child.get_weight()} {child.get_color()}"
-            place = f"{child.get_position()} {child.get_ha()}"
+            place = f"{spot(child.get_position())} {child.get_ha()}"
             lines.append(f"'{child.get_text()}' {place} {font}")
     return "\n".join(lines)
 

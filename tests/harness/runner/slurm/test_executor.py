@@ -283,11 +283,11 @@ def test_jobs_of_an_earlier_call_that_are_still_there_are_followed(
     )
     assert bench.runner.run().stopped == "preempted"
     assert bench.sent == ["13"]
-    first_line, last_line = capsys.readouterr().out.splitlines()
-    assert first_line == "2 runs are in the queue already"
-    assert last_line.startswith("4 runs stay in the queue: ")
+    left = "in the queue: the same command follows them, `ablate cancel x` ends them\n"
+    there = "2 runs are in the queue already\n"
+    assert capsys.readouterr().out == f"{there}4 runs stay {left}"
     stopped = Bench(tmp_path / "stopped", monkeypatch, n=1)
     note_sent(stopped.runner.folder, {stopped.run_id: "9_0"})
     stopped.states, stopped.runner.stop = None, "interrupted"
     assert stopped.runner.run().stopped == "interrupted"
-    assert capsys.readouterr().out.startswith("1 run is in the queue already\n")
+    assert capsys.readouterr().out == f"1 run is in the queue already\n1 run stays {left}"
