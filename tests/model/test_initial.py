@@ -182,3 +182,14 @@ def test_a_head_may_start_small() -> None:
     made = core(small("r18", head_init="normal_0.005", embed_init="normal_0.005")).model
     for weight in (made.head.weight, made.embed.weight):
         assert weight.float().std().item() == pytest.approx(0.005, rel=0.05)
+
+
+def test_values_of_the_table_may_be_drawn_a_hundredth_as_wide() -> None:
+    wide, small_ones = (
+        dict(core(small("r18", value_init=init)).model.named_parameters())
+        for init in ("normal", "normal_0.01")
+    )
+    name, *_ = tables = [name for name in wide if "value_embed" in name]
+    assert wide[name].detach().float().std().item() == pytest.approx(1.0, rel=0.05)
+    for name in tables:
+        torch.testing.assert_close(small_ones[name], 0.01 * wide[name])

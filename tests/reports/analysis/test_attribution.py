@@ -255,7 +255,10 @@ def test_a_bundle_of_one_part_has_a_table_that_the_second_path_makes_again(
     assert attributions(made) == []
     bundle = replace(made, plan=replace(made.plan, foreign=True, remarks=("taken apart",)))
     assert [list(table.shares) for table in attributions(bundle)][:1] == [["a"]]
-    page = read_page(render([bundle]))
+    text = render([bundle])
+    assert '<h2 class="section" id="inseparable-0">What could not be separated' in text
+    assert '<th scope="row">taken apart</th>' in text
+    page = read_page(text)
     assert any(key[1] == "attribution-val_loss" for key in page.carried)
     assert check_data(page, None) == []
 

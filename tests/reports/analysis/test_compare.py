@@ -13,6 +13,7 @@ from scipy import stats
 from reports.analysis.adaptive import decide
 from reports.analysis.cautions import Caution
 from reports.analysis.compare import compare_all
+from reports.analysis.outcomes import noise_floor
 from reports.analysis.samples import outliers, unequal_noise
 from reports.inputs.load import load
 from reports.inputs.recorded import first_crossing
@@ -582,3 +583,12 @@ def test_an_open_verdict_tells_both_ends_of_its_interval(tmp_path):
     assert c is not None and c.low is not None and c.high is not None and c.high > -1.2 * c.low > 0
     low, high = ends_said(c)
     assert low == pytest.approx(c.low, abs=0.5) and high == pytest.approx(c.high, abs=0.5)
+
+
+def test_the_sd_of_ten_runs_lies_between_0_69_and_1_83_times_what_is_seen():
+    """Of 95 in 100 draws, by the tables of chi square with nine df."""
+    values = stats.zscore(np.arange(10.0), ddof=1)
+    floor = noise_floor(values)
+    assert (floor.n, floor.sd) == (10, pytest.approx(1.0))
+    assert (floor.low, floor.high) == pytest.approx((0.6878, 1.8256), abs=1e-4)
+    assert noise_floor(values, anytime=True).low is None

@@ -196,9 +196,21 @@ def test_where_nodes_have_another_environment_it_is_checked_by_the_first_run_tha
     assert (bench.checks, bench.sent) == ([0], []), "nothing is sent where the nodes lack something"
     same = Bench(tmp_path / "same", monkeypatch)
     same.runner.options = replace(same.runner.options, cancelled=lambda: True)
-    monkeypatch.setattr(executor, "cancel_jobs", lambda jobs: None)
-    same.runner.run()
+    taken_out: list[object] = []
+    monkeypatch.setattr(executor, "cancel_jobs", taken_out.append)
+    assert same.runner.run().stopped == "interrupted"
+    assert len(taken_out) == 1
     assert len(asked) == 2, "nor is anything checked where they have ours"
+
+
+def test_a_call_that_is_cancelled_while_it_ends_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch)
+    monkeypatch.setattr(executor, "check_environment", lambda *_, **__: None)
+    bench.runner.options = replace(bench.runner.options, cancelled=lambda: True)
+    bench.runner.stop = "preempted"
+    assert bench.runner.run().stopped == "interrupted"
 
 
 def test_a_node_that_is_suspected_gets_no_more_jobs_and_one_that_is_retired_is_told(
