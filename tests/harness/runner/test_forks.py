@@ -160,8 +160,10 @@ def test_each_request_has_a_fork_of_its_own_and_the_first_one_the_imports(
     first, second = (json.loads(answer(parent, word)) for word in ("one", "two"))
     assert first == ["one", False, 1, True, {"import_s": 1001, "idle_s": 1}]
     assert second == ["two", False, 2, True, {"import_s": 1, "idle_s": 1}]
-    assert parent.communicate(timeout=DEADLINE_S)[0] == "reads\n"
-    assert parent.returncode == 0
+    assert parent.stdin is not None and parent.stdout is not None
+    assert parent.stdout.readline() == "reads\n"
+    parent.stdin.close()
+    assert (parent.stdout.read(), parent.wait(DEADLINE_S)) == ("", 0)
 
 
 @pytest.mark.parametrize(
