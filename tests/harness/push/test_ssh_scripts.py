@@ -215,7 +215,7 @@ def test_a_machine_that_does_not_answer_in_time_is_one_line(
 ) -> None:
     hangs = program(tmp_path, "hangs", "#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setenv("RSYNC_RSH", str(hangs))
-    monkeypatch.setattr(ssh, "LISTING_S", 0.05)
+    monkeypatch.setattr(ssh, "ANSWERS_WITHIN_S", 0.05)
     with pytest.raises(PushError) as error:
         files_of(there).fitting("*")
     assert str(error.value) == f"{hangs} did not end within 0.05 s"
