@@ -85,7 +85,7 @@ def _command(name: str, results: Path) -> str:
     command = ["ablate", "push", _shown(name)]
     if results != RESULTS:
         command += ["--results", str(results)]
-    return f"`{shlex.join(command)}` sends them"
+    return f"`{shlex.join(command)}` sends the rest"
 
 
 def bring_in(name: str | None, results: Path, *, pull: bool, quiet: bool = False) -> None:

@@ -742,7 +742,7 @@ class Sender:
     ("words", "last", "is_killed"),
     [
         (["box:x: every finished run is there\n"], "box:x: every finished run is there", False),
-        ([""], "sending ended: `ablate push box:x --results {}` sends them", False),
+        ([""], "sending ended: `ablate push box:x --results {}` sends the rest", False),
         ([subprocess.TimeoutExpired, "all\n"], "all", False),
         ([subprocess.TimeoutExpired, KeyboardInterrupt], None, True),
     ],
@@ -834,7 +834,7 @@ def test_who_sends_beside_a_call_looks_until_that_has_ended_and_then_sends_what_
     looks = ["looks"] * 2
     assert happened == ["there", "connects", *looks, "finishes"]
     words = f"--results {tmp_path}"
-    expected = f"{said.format(words)} sends them" if left else said
+    expected = f"{said.format(words)} sends the rest" if left else said
     assert capsys.readouterr().out == f"{expected}\n"
     happened.clear()
     monkeypatch.chdir(tmp_path)

@@ -187,7 +187,7 @@ def test_a_server_that_goes_and_comes_back_changes_no_run(tmp_path: Path) -> Non
     assert process.returncode == 0, err
     assert "fake: everything is finished: 4 runs" in out
     assert f"finished runs are not in {name}: " in out
-    assert f"`ablate push {name} --results {matrix.results}` sends them" in out
+    assert f"`ablate push {name} --results {matrix.results}` sends the rest" in out
     assert [line for line in err.splitlines() if "runs go on, sending is tried again" in line]
     assert ablate(matrix, "push", name).code == 2  # nobody is there
     with ssh_server(tmp_path / "sshd", port):
@@ -275,7 +275,7 @@ def test_a_place_that_fails_meanwhile_changes_no_run_and_no_exit_code(tmp_path: 
     assert (process.returncode, "fake: everything is finished" in out) == (0, True), err
     last = out.splitlines()[-1]
     assert f"finished runs are not in {there}: " in last
-    assert last.endswith(f"`ablate push {there} --results {matrix.results}` sends them")
+    assert last.endswith(f"`ablate push {there} --results {matrix.results}` sends the rest")
     assert err.count("runs go on, sending is tried again") == 1
     (there / "runs").unlink()
     (tmp_path / "elsewhere").rename(there / "runs")
