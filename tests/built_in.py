@@ -8,6 +8,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "numbers.md"
 # package -> what it is about, in the order of the page
 PARTS = {
+    "harness": "The program",
     "harness/config": "Configurations",
     "harness/experiment": "Experiments and their costs",
     "harness/corpora": "Corpora",

@@ -73,6 +73,19 @@ def test_generated_pages_are_up_to_date(source):
     assert not old, "run `make docs`"
 
 
+def test_every_package_has_its_built_in_numbers_on_their_page():
+    packages = [
+        f"{top}/{path.name}" for top in ("harness", "reports") for path in (ROOT / top).iterdir()
+    ]
+    packages = [name for name in packages if not (ROOT / name).is_symlink()]
+    with_numbers = {
+        name
+        for name in ("harness", "reports", "model", "optim", *packages)
+        if any(built_in.numbers(ROOT / name))
+    }
+    assert with_numbers <= built_in.PARTS.keys()
+
+
 def test_every_toggle_is_on_the_page():
     page = (DOCS / "toggles.md").read_text(encoding="utf-8")
     assert not [name for name, _ in toggles() if f'<a id="{name}"></a>' not in page]
