@@ -133,7 +133,7 @@ def _resolve(
     for arm in e.arms:
         for config in _at_budgets(arm.config, e.budgets):
             for phase in phases:
-                _check_ranks(config, phase.world_size)
+                _check_ranks(config, phase)
             try:
                 corpus, heldout = texts.open(config, need_data=need_data)
             except UserError as error:
@@ -153,12 +153,14 @@ def _at_budgets(config: RunConfig, budgets: Sequence[int]) -> list[RunConfig]:
     return [at_budget(config, steps) for steps in budgets]
 
 
-def _check_ranks(config: RunConfig, world_size: int) -> None:
-    ranks = config.data.ranks
-    if ranks % world_size:
+def _check_ranks(config: RunConfig, phase: SizedPhase) -> None:
+    ranks, size = config.data.ranks, phase.world_size
+    if ranks % size:
+        of_file = f"phases: {phase.role}: gpus_per_run"
+        name = of_file if size == phase.phase.gpus_per_run else "--gpus-per-run"
         raise UserError(
-            f"--gpus-per-run {world_size} does not divide data.ranks={ranks}, which the "
-            f"processes share: choose a divisor, or --set data.ranks={world_size}"
+            f"{name} {size} does not divide data.ranks={ranks}, which the "
+            f"processes share: choose a divisor, or --set data.ranks={size}"
         )
 
 

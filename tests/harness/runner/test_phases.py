@@ -52,5 +52,9 @@ def test_phases_and_an_option_do_not_both_say_how_many_gpus(tmp_path: Path) -> N
 
 
 def test_a_phase_that_the_ranks_cannot_share_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--gpus-per-run 8 does not divide data.ranks=2"):
+    with pytest.raises(
+        UserError, match=r"^phases: timing: gpus_per_run 8 does not divide data.ranks=2"
+    ):
         planned(tmp_path, "phases: {loss: {}, timing: {gpus_per_run: 8}}\n")
+    with pytest.raises(UserError, match=r"^--gpus-per-run 8 does not divide data.ranks=2"):
+        planned(tmp_path, "phases: {loss: {}}\n", world_size=8)
