@@ -19,9 +19,20 @@ def git(*arguments: str, at: Path = ROOT) -> str:
 
 
 def code_files(paths: Sequence[str]) -> list[str]:
-    """The tracked Python files under some paths, links not followed."""
-    files = [f for f in git("ls-files", "--", *paths).splitlines() if f.endswith(".py")]
-    return sorted(f for f in files if f.startswith(tuple(f"{folder}/" for folder in CODE)))
+    """The tracked Python files under some paths, links not followed.
+
+    Raises SystemExit for a path with none.
+    """
+    folders, found = tuple(f"{folder}/" for folder in CODE), set[str]()
+    for path in paths:
+        files = [f for f in git("ls-files", "--", path).splitlines() if f.endswith(".py")]
+        code = [f for f in files if f.startswith(folders)]
+        if not code:
+            raise SystemExit(
+                f"{path}: no code is there; name folders or files below {', '.join(folders)}"
+            )
+        found.update(code)
+    return sorted(found)
 
 
 def make_tree() -> None:
