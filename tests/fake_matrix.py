@@ -12,8 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import yaml
-
+from harness.run.parse import parse_yaml
 from harness.run.read import read_lines
 from harness.run.results import read_result
 from tests.warm import DEADLINE_S as DEADLINE_S
@@ -162,7 +161,7 @@ class Matrix:
             config = run / "config.yaml"
             found = [config] if config.exists() else sorted(run.glob("attempts/*/config.yaml"))
             if found:
-                by_seed.setdefault(yaml.safe_load(found[0].read_text())["seed"], []).append(run)
+                by_seed.setdefault(parse_yaml(found[0].read_text())["seed"], []).append(run)
         return by_seed
 
     def ends(self, seed: int) -> list[list[str]]:
