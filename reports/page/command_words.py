@@ -22,7 +22,7 @@ def without_folders(command: str) -> str:
     except ValueError:
         return command
     whole = [path for typed in parts for _, path in paths_of(typed) if path]
-    if not whole:
+    if not whole and not PATH.search(command):
         return command
     return " && ".join(join(shorter_words(typed, whole)) for typed in parts)
 
@@ -46,7 +46,7 @@ def shorter_words(typed: Sequence[str], whole: Sequence[str]) -> Iterator[str]:
         if path:
             name = OF_RESULTS if option == "--results" else tail(path, whole)
             word = word.replace(path, name, 1)
-        yield word
+        yield without_paths(word, whole)
 
 
 def tail(path: str, whole: Sequence[str]) -> str:
