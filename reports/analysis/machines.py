@@ -108,7 +108,7 @@ def within_sessions(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _cut(runs: pd.DataFrame, column: str, word: str) -> pd.DataFrame:
     """The runs, a block with several known values in a column cut into one for each of them."""
-    blocks, places = runs["block"].tolist(), runs[column].astype(str).tolist()
+    blocks, places = runs["block"].tolist(), [*map(str, runs[column])]
     places_of: dict[object, set[str]] = {}
     for block, place in zip(blocks, places, strict=True):
         if not pd.isna(block) and place not in NOT_KNOWN:
