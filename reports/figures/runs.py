@@ -232,6 +232,10 @@ def drift(runs: pd.DataFrame, palette: Palette, started: Mapping[str, str]) -> F
     lanes = {"unknown": shown}
     if nodes and nodes != ["unknown"]:
         lanes = {node: shown[shown["node"].astype(str) == node] for node in nodes[:MAX_NODES]}
+    on_nodes, left_out = plural(len(lanes), "node"), ""
+    if len(nodes) > len(lanes):
+        on_nodes = f"the first {len(lanes)} of {len(nodes)} nodes"
+        left_out = f" Of {len(nodes)} nodes the first {len(lanes)} by name are drawn."
     drawing = Drift(runs=shown, palette=palette, lanes=lanes)
     columns = ["order", "started", "node", "arm", "seed", "run_id", "step_ms"]
     rounded = {c: shown[c].map(kept) for c in ("step_ms", "percent")}
@@ -241,8 +245,8 @@ def drift(runs: pd.DataFrame, palette: Palette, started: Mapping[str, str]) -> F
         key="drift",
         title="Nodes and drift",
         caption="Each run's step time against its arm's mean, by node, in the order of starting; "
-        "level and flat is good.",
-        alt=f"Dots of relative step time in starting order on {plural(len(lanes), 'node')}; "
+        f"level and flat is good.{left_out}",
+        alt=f"Dots of relative step time in starting order on {on_nodes}; "
         f"from {least:+.2f} % to {most:+.2f} %.",
         columns=(*columns, "percent_of_arm_mean"),
         rows=tuple(table.itertuples(index=False, name=None)),

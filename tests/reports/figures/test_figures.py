@@ -16,14 +16,42 @@ from harness.run.plan import Plan, PlanArm
 from reports.analysis.compare import compare_all
 from reports.analysis.interactions import interplay
 from reports.analysis.types import Comparisons
-from reports.figures.base import NARROW, WIDE, AxisScale, Figure, LogScale, extent, tick_text
-from reports.figures.bundles import Course, bundle
-from reports.figures.curves import BY_STEP, BY_TIME, ranges_of
-from reports.figures.differences import ArmDifference, Grid, Panels, columns_for
-from reports.figures.gains import gain_bars
-from reports.figures.heat import HeatCell, lowest_words
+from reports.figures.base import (
+    CHAR_PX,
+    NARROW,
+    WIDE,
+    AxisScale,
+    Figure,
+    LogScale,
+    extent,
+    shorten,
+    tick_text,
+)
+from reports.figures.budgets import budget_figure, length_needed
+from reports.figures.bundles import Bundle, Course, bundle
+from reports.figures.curves import (
+    BY_STEP,
+    BY_TIME,
+    WHOLE_COURSE,
+    CurveView,
+    curve_figure,
+    fits_logarithms,
+    is_curve,
+    ranges_of,
+)
+from reports.figures.differences import (
+    ArmDifference,
+    Grid,
+    Panels,
+    caption_of,
+    columns_for,
+    difference_figure,
+)
+from reports.figures.gains import gain_bars, gains
+from reports.figures.heat import HeatCell, heat_map, lowest_words
 from reports.figures.palette import Palette
 from reports.figures.rows import narrow_row
+from reports.figures.runs import STEP_TIME, drift, strip
 from reports.figures.steps import step_distribution
 from reports.figures.tags import TAG_GAP, WIDE_TAG
 from reports.figures.waterfall import mean_of, wrapped
@@ -210,6 +238,8 @@ def test_a_logarithmic_axis_is_a_logarithmic_axis():
     assert [scale(v) for v in (1.0, 10.0, 100.0)] == pytest.approx([0.0, 100.0, 200.0])
     assert np.isnan(scale(0.0))
     assert scale.ticks() == [1.0, 10.0, 100.0]
+    decade = LogScale(low=1.0, high=10.0, start=0.0, end=1.0)
+    assert decade.ticks() == [1.0, 2.0, 5.0, 10.0], "two of a series are too few"
     narrow = LogScale(low=3.2, high=5.1, start=0.0, end=1.0).ticks()
     assert narrow == [4.0, 5.0] or len(narrow) >= 3
     assert all(3.2 <= t <= 5.1 for t in narrow)
@@ -330,6 +360,8 @@ def test_many_arms_stand_close_and_share_one_chart_of_their_differences(tmp_path
         (-3.0, 31.0, 3, [0.0, 20.0]),
         (1.58, 1.61, 6, [1.58, 1.585, 1.59, 1.595, 1.6, 1.605, 1.61]),
         (120.0, 480.0, 4, [200.0, 300.0, 400.0]),
+        (4.0, 11.0, 1, [5.0, 10.0]),
+        (0.0, 20.0, 0, [0.0, 20.0]),
     ],
 )
 def test_an_axis_has_no_more_round_numbers_than_asked_and_hardly_fewer(low, high, n, ticks):
@@ -431,6 +463,37 @@ def test_the_margin_is_drawn_where_it_is_meant(tmp_path: Path, primary: str) -> 
     assert with_margin == (ladder if primary == "val_loss" else [])
 
 
+@pytest.mark.parametrize(
+    ("nodes", "lanes"),
+    [
+        ([None] * 3, ["unknown"]),
+        (["unknown"] * 3, ["unknown"]),
+        (["n2", "n1", "n2"], ["n1", "n2"]),
+        (["n1", None, "unknown"], ["n1", "unknown"]),
+        ([f"n{i}" for i in range(9)], [f"n{i}" for i in range(8)]),
+    ],
+)
+def test_step_times_in_the_order_of_starting_have_a_lane_for_each_of_eight_nodes(
+    nodes: list[str | None], lanes: list[str]
+) -> None:
+    ids = [f"r{i}" for i in range(len(nodes))]
+    times = {"step_ms": [90.0, 100.0, *[110.0] * (len(nodes) - 2)], "seed": range(len(nodes))}
+    runs = pd.DataFrame({"run_id": ids, "arm": "a", "node": nodes, **times})
+    started = {run_id: f"2025-01-{28 - i}" for i, run_id in enumerate(ids)}
+    figure = drift(runs, Palette(arms=("a",), baseline="a"), started)
+    assert figure is not None
+    drawing, height = figure.draw(WIDE)
+    assert re.findall(r'class="label">([^<]+)<', drawing) == lanes
+    assert height == 34 + (120 + 24) * len(lanes) - 24 + 32
+    drawn = f"the first 8 of {len(nodes)}" if len(set(nodes)) > 8 else str(len(lanes))
+    assert f"on {drawn} node{'s' if len(lanes) > 1 else ''}; from -" in figure.alt
+    told = f"Of {len(nodes)} nodes the first 8 by name are drawn."
+    assert (told in figure.caption) is (len(set(nodes)) > 8)
+    assert [(row[0], row[5]) for row in figure.rows] == [*enumerate(ids[::-1], start=1)]
+    few = {run_id: started[run_id] for run_id in ids[:2]}
+    assert drift(runs, Palette(arms=("a",), baseline="a"), few) is None
+
+
 @pytest.mark.parametrize(("n_arms", "room"), [(17, 0), (14, WIDE_TAG + TAG_GAP)])
 def test_lines_of_many_arms_end_where_their_numbers_begin_or_at_the_edge(
     n_arms: int, room: float
@@ -449,6 +512,7 @@ def test_lines_of_many_arms_end_where_their_numbers_begin_or_at_the_edge(
     (zero,) = re.findall(r'<line [^>]*class="zero"[^>]*>', drawn)
     right = re.search(r'x2="([0-9.]+)"', zero)
     assert right is not None and float(right[1]) == WIDE - 12 - room
+    assert 'y1="191.0"' in zero and 'y2="191.0"' in zero  # in the middle of 30 and 352
     left = re.search(r'x1="([0-9.]+)"', zero)
     means = re.findall(r'd="M([0-9.]+) [0-9.]+L([0-9.]+) [0-9.]+" class="mean"', drawn)
     assert left is not None and set(means) == {(left[1], right[1])}  # from step 0 to the last
@@ -488,6 +552,40 @@ def test_an_axis_of_nothing_goes_from_zero_to_one() -> None:
     assert extent([]) == extent([float("nan"), float("inf")]) == (0.0, 1.0)
     low, high = extent([2.0], around=[4.0], pad=0.5)
     assert (low, high) == (1.0, 5.0)
+    unknown: Any = None
+    assert extent([unknown, 2.0, 4.0], pad=0.5) == (1.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "room"),
+    [
+        ([0.0], 1.0),
+        ([-5.0, -5.0], 0.5),
+        ([1e6, 1e6 + 0.05], 1e5),
+        ([1e6, 1e6 + 0.5], 0.05),
+        ([1e-6, 1.1e-6], 1e-8),
+    ],
+)
+def test_an_axis_of_values_that_are_one_but_for_rounding_is_as_wide_as_a_part_of_them(
+    values: list[float], room: float
+) -> None:
+    low, high = extent(values, pad=0.1)
+    assert (min(values) - low, high - max(values)) == pytest.approx((room, room), rel=1e-3)
+
+
+def test_a_tick_alone_has_its_own_decimals() -> None:
+    assert [tick_text(v, [v]) for v in (0.0, 2.5, 2.5e-7, -40.0)] == [
+        *("0", "2.5", "0.00000025", "−40"),
+    ]
+    assert tick_text(-1e-9, [-1e-9, 0.25]) == "0.00"
+
+
+@pytest.mark.parametrize(
+    ("px", "cut"),
+    [(0.0, "ab…j"), (5 * CHAR_PX, "ab…ij"), (9.9 * CHAR_PX, "abcd…ghij"), (73.1, "abcdefghij")],
+)
+def test_a_name_that_is_too_long_keeps_both_its_ends(px: float, cut: str) -> None:
+    assert shorten("abcdefghij", px) == cut
 
 
 def test_a_side_of_a_gain_that_is_not_resolved_says_so_in_place_of_its_bar() -> None:
@@ -519,3 +617,192 @@ def test_an_arm_without_runs_has_no_mean() -> None:
     outcome: Any = SimpleNamespace(cells=cells)
     asked = [("steps", "a"), ("val_loss", "a"), ("step_ms", "a"), ("steps", "b")]
     assert [mean_of(*pair, outcome) for pair in asked] == [10.0, None, None, None]
+
+
+# ---------------------------------------------------------------- from where on
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_near"),
+    [(None, False), (50.0, False), (50.1, True), (799.9, True), (800.0, False)],
+)
+def test_the_steps_to_a_target_are_marked_within_twice_the_budgets(
+    steps: float | None, is_near: bool
+) -> None:
+    outcome: Any = SimpleNamespace(times={"a": SimpleNamespace(n_star=steps, tokens=None)})
+    assert length_needed(outcome, [100, 200, 400]) == ({"a": steps} if is_near else {})
+    outcome.times["a"].tokens = 7.0
+    assert length_needed(outcome, [100, 200, 400]) == ({"a": 7.0} if is_near else {})
+
+
+def test_losses_over_budgets_need_two_of_them_and_tokens_are_whole() -> None:
+    palette = Palette(arms=("a", "b"), baseline="a")
+    outcome: Any = SimpleNamespace(
+        step_tokens={"a": 10.26}, times={}, length="tokens", baseline="a"
+    )
+    table = pd.DataFrame(
+        {
+            "arm": ["a", "a", "b", "a", "a"],
+            "budget": [100, 200, 100, 300, 400],
+            "val_loss": [3.1234567, 3.0, 3.2, 2.9, np.nan],
+            "status": [*["finished"] * 3, "failed", "finished"],
+        }
+    )
+    figure = budget_figure(table, outcome, palette, unit="nats", target=None)
+    assert figure is not None and figure.rows == (
+        *(("a", 100, 3.123457, 1, 1026), ("a", 200, 3.0, 1, 2052), ("b", 100, 3.2, 1)),
+    )
+    assert budget_figure(table[2:], outcome, palette, unit="nats", target=None) is None
+
+
+def line_of(steps: list[float], losses: list[float] | None = None, n_runs: int = 1) -> Bundle:
+    course = Course(
+        steps=np.array(steps),
+        times=np.array(steps),
+        losses=np.array(losses or [1.0 / (1 + step) for step in steps]),
+    )
+    return bundle("a", {str(i): course for i in range(n_runs)})
+
+
+def test_a_course_has_two_points_after_the_first_and_on_logarithms_six_above_zero() -> None:
+    assert [is_curve(line_of(steps)) for steps in ([0, 1], [0, 1, 2], [1, 2], [2])] == [0, 1, 1, 0]
+    assert [fits_logarithms(line_of([*range(n)])) for n in (6, 7)] == [False, True]
+    assert fits_logarithms(line_of([1, 2, 3, 4, 5, 6]))
+    assert not fits_logarithms(line_of([*range(7)], [3.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.0]))
+
+
+def test_bands_are_drawn_of_eight_arms_and_lines_of_sixty_runs() -> None:
+    def caption(n_arms: int, n_runs: int, view: CurveView = BY_STEP) -> str:
+        data = {str(arm): line_of([0, 1, 2], n_runs=n_runs) for arm in range(n_arms)}
+        palette = Palette(arms=tuple(data), baseline="0")
+        return curve_figure(view, data, palette, "nats", None).caption.partition(".")[0]
+
+    band = ", band from the lowest to the highest run"
+    assert caption(8, 2) == f"Mean over finished runs{band}; thin lines are single runs"
+    assert caption(9, 2) == "Mean over finished runs; thin lines are single runs"
+    assert caption(2, 30) == f"Mean over finished runs{band}; thin lines are single runs"
+    assert caption(1, 61) == f"Mean over finished runs{band}"
+    assert caption(2, 2, BY_TIME).startswith(
+        f"Mean over finished runs{band} at the mean time of a step; thin"
+    )
+    assert caption(2, 2, WHOLE_COURSE) == f"Mean over finished runs{band}"
+    assert caption(2, 1) == "One finished run an arm"
+
+
+def test_a_whole_course_begins_at_the_first_step_and_reaches_below_its_target() -> None:
+    data = {"a": line_of([0, 1, 10], [8.0, 4.0, 2.0]), "b": line_of([2, 20], [6.0, 3.0])}
+    for target, lowest in ((None, 2.0), (5.0, 2.0), (1.0, 1.0)):
+        ranges = ranges_of(WHOLE_COURSE, data, target)
+        assert ranges.x == (1.0, 20.0)
+        assert ranges.y == pytest.approx((0.97 * lowest, 1.03 * 6.0))
+    assert ranges_of(BY_STEP, {"a": line_of([0])}, None).x == (0.0, 1.0)
+    late = ranges_of(BY_STEP, {"a": data["a"]}, 1.0)
+    assert late.y == pytest.approx((1.0 - 0.03, 2.0 + 0.03))
+
+
+def test_differences_are_told_of_arms_with_two_steps_of_the_baselines() -> None:
+    arms = ("base", "one", "two", "none", "far")
+    steps = {
+        "base": [0, 10, 20],
+        "one": [0, 5],
+        "two": [0, 20, 30],
+        "none": [1],
+        "far": [0, 10, 20],
+    }
+    data = {arm: line_of([float(step) for step in steps[arm]]) for arm in arms}
+    runs = pd.DataFrame({"run_id": [], "block": [], "seed": []})
+    figure = difference_figure(data, runs, Palette(arms=arms, baseline="base"), "nats")
+    assert figure is not None
+    assert [row[:2] for row in figure.rows] == [
+        *(("two", 0), ("two", 20), ("far", 0), ("far", 10), ("far", 20))
+    ]
+    alone = {arm: data[arm] for arm in ("base", "one", "none")}
+    assert difference_figure(alone, runs, Palette(arms=arms, baseline="base"), "nats") is None
+
+
+@pytest.mark.parametrize(
+    ("n_all", "n_blocked", "said"),
+    [
+        (12, 12, "; the band spans the blocks."),
+        (13, 13, "."),
+        (*(2, 1, "; the band spans the blocks. An arm that shares no block with the baseline: "),),
+    ],
+)
+def test_a_caption_tells_what_is_subtracted_from_what(
+    n_all: int, n_blocked: int, said: str
+) -> None:
+    if n_blocked < n_all:
+        said += "its mean less the baseline's."
+    deltas = [
+        ArmDifference(steps=np.zeros(2), rows=np.zeros((1, 2)), in_blocks=place < n_blocked)
+        for place in range(n_all)
+    ]
+    assert caption_of(deltas) == (
+        "Mean over blocks of the difference to the baseline run of the same block"
+        f"{said} Below zero is better."
+    )
+
+
+def on_grid(n_down: int, n_across: int, **facts: Any) -> Figure | None:
+    """The heat map of a grid of so many points, each of one run."""
+    down, across = ([f"x{i}" for i in range(n)] for n in (n_down, n_across))
+    arms, rows = [], []
+    for place, (i, j) in enumerate(itertools.product(down, across)):
+        point = {"lr": i, "wd": j}
+        arms.append(PlanArm(name=f"a @ {i} {j}", of="a", point=point))
+        rows.append({"arm": f"a @ {i} {j}", "status": "finished", "val_loss": 3.0 - 0.01 * place})
+    plan = Plan(name="g", baseline=arms[0].name, arms=tuple(arms), axes={"lr": down, "wd": across})
+    return heat_map(pd.DataFrame(rows), replace(plan, **facts), unit="nats")
+
+
+def test_a_heat_map_has_up_to_eight_columns_and_two_axes() -> None:
+    figure = on_grid(2, 8)
+    assert figure is not None and len(figure.rows) == 16
+    assert figure.rows[-1] == ("a", "x1", "x7", 2.85, 1, 0)
+    assert figure.alt.endswith("across. a: lowest 2.8500 at x1, x7 of 1 run")
+    assert on_grid(9, 2) is not None and on_grid(2, 9) is None
+    for axes in ({"lr": ["x0"]}, {"lr": ["x0"], "wd": ["x0"], "b": ["x0"]}):
+        assert on_grid(2, 2, axes=axes) is None
+    assert on_grid(2, 2, draw={"sobol": 4}) is None
+
+
+def test_gains_are_drawn_of_every_arm_that_has_one_resolved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "reports.figures.gains.has_resolved", lambda outcome, arm, side: arm != f"dull {side}"
+    )
+
+    def gain(learning: float | None, systems: float = 2.0) -> Any:
+        percents = {"learning_percent": learning, "systems_percent": systems, "total_percent": 1.0}
+        return SimpleNamespace(**percents, learning_s=-1.0, systems_s=0.5, total_s=-0.5)
+
+    told = {"one length": gain(None), "dull systems": gain(-1.0), "dull learning": gain(-1.04)}
+    told |= {f"a{i}": gain(-3.0) for i in range(19)}
+    arms = ("base", *told)
+    outcome: Any = SimpleNamespace(decompositions=told, length="steps", step_tokens={})
+    figure = gains(outcome, Palette(arms=arms, baseline="base"))
+    assert figure is not None
+    start = "Bars per arm of learning and systems gain in percent: "
+    labels = figure.alt.removeprefix(start).split("; ")
+    assert labels[:3] == [
+        *("dull systems learning -1.0", "dull learning systems +2.0"),
+        "a0 learning -3.0, systems +2.0",
+    ]
+    assert len(labels) == 20 and len(figure.rows) == 21
+    assert figure.rows[0] == ("dull systems", -1.0, 2.0, 1.0, -1.0, 0.5, -0.5)
+    outcome.decompositions = {"one length": gain(None)}
+    assert gains(outcome, Palette(arms=arms, baseline="base")) is None
+
+
+@pytest.mark.parametrize(("n_runs", "has_bars"), [(200, True), (201, False)])
+def test_spreads_of_single_runs_are_drawn_of_two_hundred(n_runs: int, has_bars: bool) -> None:
+    spread = {"step_ms": 100.0, "step_ms_median": 99.0, "step_ms_p95": 120.0}
+    runs = pd.DataFrame(
+        {"arm": "a", "seed": range(n_runs), "run_id": "r", "budget": 100, **spread},
+        index=range(n_runs),
+    )
+    figure = strip(STEP_TIME, runs, Palette(arms=("a",), baseline="a"))
+    assert figure is not None
+    assert ("Bars run" in figure.caption) == has_bars
+    assert figure.draw(WIDE)[0].count("whisker") == n_runs * has_bars
