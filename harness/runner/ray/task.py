@@ -269,6 +269,8 @@ class _Task:
                 return WorkerEvent(status="failed", reason="the first node did not come")
             time.sleep(MEETING_LOOK_S)
             met = ray.get(self.meeting.met_at.remote())
+        if met is None:
+            return WorkerEvent(status="lent")
         order = self.order
         group = Group(
             n_per_node=order.n_per_node, n_nodes=order.n_nodes, node=order.node, joins=met

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -26,7 +28,7 @@ from tests.one_run import SPEC
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 
-from harness.runner.ray import send, task
+from harness.runner.ray import files, send, task
 from harness.runner.ray.files import Freight
 from harness.runner.ray.places import Need
 from harness.runner.ray.task import Meeting, RayOrder, run_order
@@ -138,15 +140,24 @@ def test_a_node_that_sees_the_folder_works_in_it(store: Store, event: WorkerEven
     assert execution.spec == SPEC and trainer.made[0].group == Group(n_per_node=1, n_nodes=1)
 
 
-def test_a_node_that_does_not_sends_back_a_folder_of_its_own(store: Store) -> None:
+def test_a_node_that_does_not_sends_back_a_folder_of_its_own(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "ray", SimpleNamespace(get=lambda value: value))
     (store.root / "mark.json").unlink()
     trainer = Trainer()
-    answer = run_order(order(store, trainer))
+    freight = Freight(kept={"code/a.zip": b"zipped"})
+    answer = run_order(order(store, trainer, freight=freight))
     assert answer.files is not None
     with ZipFile(BytesIO(answer.files)) as archive:
         assert "runs/" in archive.namelist()
+        assert archive.read("code/a.zip") == b"zipped", "what the run reads lies there"
     own = trainer.made[0].asked[0].store.root
     assert own != store.root and not own.exists()
+    met = Meeting()
+    met.meet_at("10.0.0.1:4000")
+    further = run_order(order(store, Trainer(), n_nodes=2, node=1), Remote(met))
+    assert further.files is None, "the first of several nodes sends for all"
 
 
 def test_a_worker_stays_for_the_next_run_while_all_is_well(store: Store) -> None:
@@ -158,6 +169,10 @@ def test_a_worker_stays_for_the_next_run_while_all_is_well(store: Store) -> None
     first.like = False  # of another kind
     run_order(order(store, trainer))
     assert first.closed and len(trainer.made[2].asked) == 1
+    assert [trainer.made[2]] == task.WARM
+    trainer.made[2].lives = 0  # its processes have ended
+    run_order(order(store, trainer))
+    assert trainer.made[2].closed and task.WARM == []
 
 
 @pytest.mark.parametrize(("how", "event"), [({"warm": False}, DONE), ({}, FAILED)])
@@ -186,8 +201,11 @@ def test_a_run_of_a_trunk_needs_a_folder_that_is_seen(store: Store) -> None:
     spec = replace(SPEC, branch=branch).to_mapping()
     answer = run_order(order(store, trainer, spec=spec))
     assert answer.event.status == "failed"
-    assert "needs a results folder that all nodes see" in (answer.event.reason or "")
+    reason = "it goes on from a trunk, which needs a results folder that all nodes see"
+    assert answer.event.reason == reason
     assert trainer.made == []
+    (store.root / "mark.json").touch()
+    assert run_order(order(store, trainer, spec=spec)).event == DONE
 
 
 @pytest.mark.parametrize(("token", "noted"), [("ray-t0", ["preempted"]), ("job-7", [])])
@@ -225,17 +243,29 @@ def test_the_first_of_several_nodes_tells_whether_a_peer_was_killed(
     assert worker.asked[0].stop() == ("failed" if killed else None)  # in the midst of it, too
     finished = run_order(order(store, Trainer(), n_nodes=2), Remote(met))
     assert not finished.lost_peer and task.WARM == []
+    own = Trainer(replace(FAILED, died=True))  # a process of the first node's
+    assert run_order(order(store, own, n_nodes=2), Remote(met)).lost_peer
+    alone = run_order(order(store, own))
+    assert not alone.lost_peer and own.made[1].asked[0].limits == RunLimits()
 
 
-def test_a_further_node_joins_the_first_and_tells_how_its_processes_ended(store: Store) -> None:
+@pytest.mark.parametrize("told", [False, True])
+def test_a_further_node_joins_the_first_and_tells_how_its_processes_ended(
+    store: Store, told: bool
+) -> None:
+    """Where an exception ended them, a file says so; else they were killed."""
     met = Meeting()
     met.meet_at("10.0.0.1:4000")
     trainer = Trainer()
+    if told:
+        attempt = store.directory(SPEC.run_id) / "attempts" / "1"
+        attempt.mkdir(parents=True)
+        (attempt / "rank1.json").touch()
     answer = run_order(order(store, trainer, n_nodes=2, node=1), Remote(met))
     assert answer.event.status == "lent"
     [worker] = trainer.made
     assert worker.group == Group(n_per_node=1, n_nodes=2, node=1, joins="10.0.0.1:4000")
-    assert met.lost() is True  # nothing says why it ended
+    assert met.lost() is not told
     assert worker.closed and worker.asked == []
 
 
@@ -245,6 +275,25 @@ def test_a_further_node_gives_up_where_the_first_does_not_come(
     monkeypatch.setattr(task, "MEET_S", -1.0)
     answer = run_order(order(store, Trainer(), n_nodes=2, node=1), Remote(Meeting()))
     assert (answer.event.status, answer.event.reason) == ("failed", "the first node did not come")
+
+
+def test_a_further_node_that_comes_first_joins_once_it_is_told_where(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met, trainer = Meeting(), Trainer()
+    looks: list[float] = []
+
+    def told(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            met.meet_at("10.0.0.1:4000")
+
+    clock = SimpleNamespace(sleep=told, monotonic=lambda: 100.0 * len(looks))
+    monkeypatch.setattr(task, "time", clock)
+    answer = run_order(order(store, trainer, n_nodes=2, node=1), Remote(met))
+    assert answer.event.status == "lent"
+    assert trainer.made[0].group.joins == "10.0.0.1:4000"
+    assert answer.seconds == 100.0 * len(looks)
 
 
 @dataclass
@@ -304,6 +353,7 @@ def test_processes_that_train_on_a_gpu_get_those_that_ray_gave(
         spec = replace(SPEC, device=device).to_mapping()
         run_order(order(store, trainer, spec=spec, n_per_node=1))
     assert [(slot.held, slot.gpus) for slot in slots] == [(("2", "5"), ("2",)), ((), ())]
+    assert [slot.size for slot in slots] == [1, 1]
 
 
 def test_a_node_that_has_the_folder_of_the_data_reads_it_there(
@@ -362,6 +412,111 @@ def test_a_task_that_ray_ends_has_its_end_first(
     with pytest.raises(type(error)):
         run_order(order(store, Trainer()))
     assert ends == [status]
+
+
+@pytest.mark.parametrize("event", [DONE, ZeroDivisionError()])
+def test_whoever_waits_for_a_task_s_kernels_waits_no_longer_than_it_works(
+    store: Store, monkeypatch: pytest.MonkeyPatch, event: WorkerEvent | BaseException
+) -> None:
+    did: list[object] = []
+
+    class Turn:
+        def __init__(self, mark: Path | None) -> None:
+            self.mark = mark
+
+        def wait(self, look: Callable[[], bool]) -> None:
+            did.append(look())
+
+        def release(self) -> None:
+            did.append("released")
+
+    monkeypatch.setattr(task, "TurnToCompile", Turn)
+    monkeypatch.setattr(task, "kernel_cache", lambda spec: Path("a mark"))
+    trainer = Trainer(event)
+    with suppress(ZeroDivisionError):
+        run_order(order(store, trainer, warm=False))
+    assert did == [True, "released"]
+    [execution] = trainer.made[0].asked
+    assert execution.cache == Path("a mark") and trainer.made[0].closed
+    execution.first_step()
+    assert did == [True, "released", "released"], "its first step lets them go, too"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(signal.SIG_IGN, signal.default_int_handler), (signal.SIG_DFL, signal.SIG_DFL)],
+)
+def test_a_signal_that_a_task_is_ended_by_is_not_ignored(
+    store: Store, before: Any, after: Any
+) -> None:
+    """A `ray start` in the background of a shell would hand that down."""
+    kept = signal.signal(signal.SIGINT, before)
+    try:
+        run_order(order(store, Trainer()))
+        assert signal.getsignal(signal.SIGINT) is after
+    finally:
+        signal.signal(signal.SIGINT, kept)
+
+
+def test_the_first_node_asks_once_a_second_whether_a_peer_was_killed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "MEETING_LOOK_S", 1.0)
+    now, asked = [100.0], []
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: None)
+    monkeypatch.setattr(task, "time", clock)
+    met, trainer = Meeting(), Trainer()
+    met.lost = lambda: asked.append(now[0])
+    run_order(order(store, trainer, n_nodes=2), Remote(met))
+    [execution] = trainer.made[0].asked
+    for now[0] in (101.0, 101.5, 102.0, 102.5, 103.5, 104.0):
+        assert execution.stop() is None
+    assert asked == [101.0, 102.5, 104.0]
+
+
+def test_a_further_node_that_is_told_to_go_says_nothing_of_its_processes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+
+    class Ended(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            if timeout is not None and begun.wait(10):
+                raise KeyboardInterrupt
+            super().join(timeout)
+
+    def alive(self: Worker) -> bool:
+        begun.set()
+        return not self.closed
+
+    monkeypatch.setattr(task, "threading", SimpleNamespace(Thread=Ended))
+    monkeypatch.setattr(Worker, "start", lambda self: None)
+    monkeypatch.setattr(Worker, "alive", alive)
+    met, trainer = Meeting(), Trainer()
+    met.meet_at("10.0.0.1:4000")
+    with pytest.raises(KeyboardInterrupt):
+        run_order(order(store, trainer, n_nodes=2, node=1), Remote(met))
+    assert trainer.made[0].closed and met.lost() is None
+
+
+def test_a_further_node_that_is_told_to_go_before_the_first_came_starts_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = threading.Event()
+
+    class Ended(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            if timeout is not None and looks.wait(10):
+                raise KeyboardInterrupt
+            super().join(timeout)
+
+    clock = SimpleNamespace(sleep=lambda s: looks.set(), monotonic=lambda: 0.0)
+    monkeypatch.setattr(task, "time", clock)
+    monkeypatch.setattr(task, "threading", SimpleNamespace(Thread=Ended))
+    trainer = Trainer()
+    with pytest.raises(KeyboardInterrupt):
+        run_order(order(store, trainer, n_nodes=2, node=1), Remote(Meeting()))
+    assert trainer.made == []
 
 
 def test_a_run_of_one_node_is_one_task_that_ray_starts_again_and_holds_nothing(
