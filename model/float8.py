@@ -14,7 +14,6 @@ from .layers import Linear
 from .precision import Dtypes
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
-MOST = {E4M3: 448.0, E5M2: 57344.0}  # beyond these a cast gives no number
 Scales = tuple[float, ...]  # of the stream, the matrix and the gradient: each is divided by its own
 
 
