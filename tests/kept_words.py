@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 from harness.__main__ import main as ablate
+from harness.store.claims import machine
 from tests.foreign_logs import late_2024, year_2025
 from tests.report_kinds import KINDS
 
@@ -210,6 +211,7 @@ def of_broken() -> str:
 
 def words_of(theme: str) -> str:
     """All that the commands of a theme say."""
+    machine()  # is remembered: not by the name that the host has here
     texts = []
     for kind, *commands in ASKED[theme]:
         with TemporaryDirectory() as name, chdir(name):
