@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.doubles import doubles
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # what one process compiles the next ones read: the tests start hundreds
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -83,8 +85,14 @@ LONGEST = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """The longest files first: a file is one process's, and one of eight minutes at the end would leave the others idle."""
+    """Doubles are slow tests. The longest files first: a file is one process's, and one of eight minutes at the end would leave the others idle."""
+    slow = doubles()
+    for item in items:
+        if item.nodeid in slow:
+            item.add_marker("slow")
+            item.add_marker("double")
     order = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path.name, len(LONGEST)))
 

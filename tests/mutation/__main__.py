@@ -20,11 +20,10 @@ from tests.mutation.forked import ENVIRONMENT, Outcome, import_what_is_not_ours,
 from tests.mutation.killers import MEASURED, RUN_CONFIG, Measured, not_measured, within
 from tests.mutation.mutants import Mutant, drawn, of_file
 from tests.mutation.places import Places
-from tests.mutation.tree import BUILD, CODE, TREE, Corpora, Sabotaged, code_files, make_tree
+from tests.mutation.tree import BUILD, CODE, FATES, TREE, Corpora, Sabotaged, code_files, make_tree
 
 SLACK_S = 30.0  # beside three times what the tests took
 SLOW_S = 600.0
-FATES = BUILD / "fates.json"
 
 
 def measure(known: Measured, file: Path, jobs: int) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from coverage import CoverageData
 from coverage.exceptions import DataError
 
+from tests.doubles import doubles
 from tests.mutation.places import MODULE, Places
 
 RUN_CONFIG = """[run]
@@ -60,11 +61,12 @@ class Measured:
                     digests[digest] = {t: m for t, m in tests.items() if file_of(t) not in gone}
 
     def drop_gone(self, root: Path) -> None:
-        """Without the tests that their files no longer define."""
+        """Without the tests that their files no longer define, and those that are slow as doubles."""
         texts = {f: (root / f).read_text() if (root / f).exists() else "" for f in self.digests}
+        slow = doubles()
         for test in [*self.seconds]:
             name = test.rpartition("::")[2].partition("[")[0]
-            if f"def {name}(" not in texts.get(file_of(test), ""):
+            if test in slow or f"def {name}(" not in texts.get(file_of(test), ""):
                 del self.seconds[test]
 
     def add(self, root: Path, folder: Path, told: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "mutation"
 TREE = BUILD / "tree"
+FATES = BUILD / "fates.json"  # of the last run
 CODE = ("harness", "model", "optim", "reports")
 
 

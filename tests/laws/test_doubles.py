@@ -1,0 +1,50 @@
+"""The tests that `make test` leaves out as dear doubles are there, and others reach all that they reach."""
+
+from pathlib import Path
+
+from tests.doubles import doubles
+from tests.mutation.doubles import dear_doubles
+from tests.mutation.killers import Measured
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def measured(tests: dict[str, tuple[float, int]]) -> Measured:
+    """Of one function; test -> (its seconds, which lines it reaches, as bits)."""
+    masks = {test: f"{lines:x}" for test, (_, lines) in tests.items()}
+    seconds = {test: s for test, (s, _) in tests.items()}
+    return Measured(seconds=seconds, reached={"optim/a.py": {"f": {"digest": masks}}})
+
+
+def test_every_double_is_a_test() -> None:
+    gone = []
+    for test in doubles():
+        file, _, name = test.partition("::")
+        path = ROOT / file
+        if not path.exists() or f"def {name.partition('[')[0]}(" not in path.read_text("utf-8"):
+            gone.append(test)
+    assert gone == []
+
+
+def test_a_double_is_dear_and_reaches_nothing_alone() -> None:
+    all_lines, half = 2**400 - 1, 2**320 - 1
+    tests = {
+        "tests/optim/test_a.py::test_dear": (3.0, half),
+        "tests/optim/test_a.py::test_dearer": (5.0, all_lines),
+        "tests/optim/test_a.py::test_cheap": (0.4, all_lines),
+        "tests/optim/test_a.py::test_of_little": (4.0, 2**299 - 1),
+        "tests/optim/test_a.py::test_first_to_notice": (4.0, half),
+        "tests/security/test_b.py::test_promise": (4.0, half),
+    }
+    first = {"tests/optim/test_a.py::test_first_to_notice"}
+    chosen = dear_doubles(measured(tests), first)
+    assert chosen == [f"tests/optim/test_a.py::test_dear{end}" for end in ("er", "")]
+
+
+def test_of_two_that_alone_reach_a_line_the_cheaper_stays() -> None:
+    lines = 2**300 - 1
+    tests = {
+        "tests/optim/test_a.py::test_x": (2.0, lines),
+        "tests/model/test_b.py::test_y": (3.0, lines),
+    }
+    assert dear_doubles(measured(tests), ()) == ["tests/model/test_b.py::test_y"]

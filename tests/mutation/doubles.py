@@ -1,0 +1,78 @@
+"""python -m tests.mutation.doubles [FATES ...]: move dear doubles from `make test` to `make test-all`.
+
+A quick test is a dear double where it takes long, and other quick tests, which stay, reach every line that it reaches, as the last
+`make mutation` measured. One that was the first to notice a sabotage of the FATES stays. Those moved before stay moved.
+"""
+
+import argparse
+import json
+from collections import Counter, defaultdict
+from collections.abc import Container
+from pathlib import Path
+
+from tests.doubles import FILE, doubles
+from tests.mutation.killers import Measured
+from tests.mutation.tree import BUILD, FATES, ROOT
+
+DEAR_S = 0.5  # under coverage: 0.15 to 0.2 s without
+LEAST_LINES = 300  # with fewer, what it asks was done before it, by a fixture that others share
+# laws read the text; the core's promises are kept by processes of which coverage sees little
+STAY = (
+    "tests/laws/",
+    "tests/security/",
+    "tests/harness/runner/",
+    "tests/harness/store/",
+    "tests/harness/push/",
+    "tests/harness/cli/test_run_commands.py",
+    "tests/harness/split/test_interrupt.py",
+)
+
+Line = tuple[str, str, str, int]  # file, function, digest of its text, line from its first
+
+
+def lines_reached(known: Measured) -> dict[str, set[Line]]:
+    """The lines that each quick test reaches."""
+    reached = defaultdict[str, set[Line]](set)
+    for file, functions in known.reached.items():
+        for function, digests in functions.items():
+            for digest, tests in digests.items():
+                for test, mask in tests.items():
+                    if test in known.seconds:
+                        bits = f"{int(mask, 16):b}"[::-1]
+                        lines = {
+                            (file, function, digest, n) for n, bit in enumerate(bits) if bit == "1"
+                        }
+                        reached[test] |= lines
+    return reached
+
+
+def dear_doubles(known: Measured, first: Container[str]) -> list[str]:
+    """The tests that may go, the dearest first; first: the tests that were the first to notice a sabotage."""
+    reached = lines_reached(known)
+    n = Counter(line for lines in reached.values() for line in lines)
+    chosen = []
+    for test in sorted(reached, key=lambda t: -known.seconds[t]):
+        lines = reached[test]
+        is_dear = known.seconds[test] >= DEAR_S and len(lines) >= LEAST_LINES
+        stays = test in first or test.startswith(STAY)
+        if is_dear and not stays and all(n[line] > 1 for line in lines):
+            chosen.append(test)
+            n.subtract(lines)
+    return chosen
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("fates", nargs="*", type=Path, default=[FATES])
+    known = Measured.load(BUILD / "measured.json")
+    known.drop_gone(ROOT)
+    fates = [fate for file in parser.parse_args().fates for fate in json.loads(file.read_text())]
+    first = {fate["by"] for fate in fates if fate["by"]}
+    chosen = dear_doubles(known, first)
+    FILE.write_text("\n".join(sorted(doubles() | set(chosen))) + "\n", encoding="utf-8")
+    seconds = sum(known.seconds[test] for test in chosen)
+    print(f"{len(chosen)} tests of {seconds:.0f} s under coverage are slow now")
+
+
+if __name__ == "__main__":
+    main()
