@@ -55,6 +55,7 @@ docs: install  ## rewrite the generated documentation, the golden dumps of the p
 	$(BIN)/python -m tests.built_in
 	$(BIN)/python -m tests.golden
 	$(BIN)/python -m tests.kept_pages
+	$(BIN)/python -m tests.kept_drawings
 	$(BIN)/python -m tests.kept_words
 	$(BIN)/python -m tests.split_cases
 	$(BIN)/python -m tests.kept_lines

@@ -343,6 +343,174 @@ PAIRS: dict[str, tuple[str, str]] = {
         "self_1(1)\nx = 1\ny = f(x, a_very_long_name_of_thirty_two_letters_and_more=1)\n",
         "self_1(2)\nx = 2\ny = f(x, a_very_long_name_of_thirty_two_letters_and_more=2)\nself_1(3)\n",
     ),
+    # ------------------------------------------------------------ apart or one
+    "a short definition that changed stays where those that did not have moved past it": (
+        "".join(f"def {n}():\n    return {n}0\n\n" for n in "afbcdeghijk") + "use(a, b, c, d, e, f, g, h, i, j, k)\n",
+        "".join(f"def {n}():\n    return {n}0\n\n" for n in "abcdeghijk") + "def f():\n    return f1\n\nuse(a, b, c, d, e, f, g, h, i, j, k)\n",
+    ),
+    "a definition that moves to the front, a parameter by keyword in the place of one by position": (
+        "def f(x):\n    return g(x, x, x * x * x - 1) + 1\n\ndef rate(s, k=1):\n    return 0.1 * s + k\n\nrate(1, k=2)\nf(1)\n",
+        "def rate(s, *, floor=0):\n    return max(floor, 0.2 * s ** floor)\n\ndef f(x):\n    return g(x, x, x * x * x - 2) + 1\n\nrate(1)\nf(1)\n",
+    ),
+    "dimensions that are added alone": ("x = a\ny = f(b)\n", "x = a[None]\ny = f(b[None])\n"),
+    "dimensions that are taken away alone": ("x = a[None]\ny = f(b.view(1, 2))\n", "x = a\ny = f(b)\n"),
+    "a value that has another form, and lines of both that take it": (
+        "def f(X):\n    B = g(X)\n    X = h(B) * 2\n    return X + B\n",
+        "def f(X):\n    B = k(X, 1)\n    X = m(B) / 2\n    return X + B\n",
+    ),
+    "a value that has another form, and two changes that take it": (
+        "def f(X):\n    B = g(X)\n    X = h(B) * 2\n    Y = n(B) * 3\n    return X + Y\n",
+        "def f(X):\n    B = k(X, 1)\n    X = m(B) / 2\n    Y = o(B) / 3\n    return X + Y\n",
+    ),
+    "a number of its own, and the one line that takes it": (
+        "def f(X):\n    B = 1\n    X = h(B) * 2\n    return X\n",
+        "def f(X):\n    B = 2\n    X = m(B) / 2\n    return X\n",
+    ),
+    "keywords that come and go are two": (
+        "def f(a, *, b=1):\n    return a * b\n\ny = f(1, b=3)\n",
+        "def f(a, *, c=2, d=3):\n    return a - c + c / d\n\ny = f(1, c=4)\n",
+    ),
+    "stars in the place of others": (
+        "def f(a, *b, **c):\n    return g(a, b, b, c)\n\ny = f(1)\n",
+        "def f(a, *d, **e):\n    return h(a + 1, d, e, e)\n\ny = f(1)\n",
+    ),
+    "a name that three statements put": (
+        "x = f(1)\na(1)\nb(2)\nuse(x)\n",
+        "a(1)\nx = g(2) + 3\nb(2)\nx = h(3) - y\nuse(x)\n",
+    ),
+    "a call that three lines make": (
+        "for i in r:\n    q.next()\n    a(1)\n    b(2)\n",
+        "for i in r:\n    a(1)\n    q.next()\n    b(2)\n    q.next()\n",
+    ),
+    "parameters in one place that nothing asks for": (
+        "def f(a, b=1):\n    return g(a)\n",
+        "def f(a, c=2):\n    return g(a)\n",
+    ),
+    "attributes that are given by calls, in order": (
+        "class A(Module):\n    def __init__(self):\n        run(1)\n\n    def f(self):\n        return 1\n",
+        "class A(Module):\n    def __init__(self):\n        run(1)\n"
+        "        setattr(self, 'a', 1)\n        self.register_parameter('b', 2)\n        self.add_module('c', 3)\n"
+        "        self.other('d', 4)\n"
+        "        self.parts = ModuleDict(dict(e=5, f=dict(g=6)))\n\n"
+        "    def f(self):\n        x(self.a)\n        x(self.b, 1)\n        y(self.c, 2, 3)\n        z(self.d)\n        u(self.parts.e)\n        v(self.g, 1, 2)\n        return 1\n",
+    ),
+    "what is None at first, where a line of both gives it anyway": (
+        "class A:\n    def __init__(self):\n        self.k = 1\n\n    def start(self, x):\n        self.k = h(x)\n\n    def f(self, x):\n        return x * self.k\n",
+        "class A:\n    def __init__(self):\n        self.k = None\n\n    def start(self, x):\n        self.k = h(x)\n\n    def f(self, x):\n        self.k = g(x)\n        return x * self.k\n",
+    ),
+    "a library that goes, and a line that takes its value as it did": (
+        "import numbers_of as nu\n\ndef next():\n    buf = read(1)\n    buf = made(buf.astype(nu.small))\n    return use(buf[:-1], 4)\n",
+        "\ndef next():\n    buf = read(1)\n    return use(buf[:-1], 4)\n",
+    ),
+    "a library that goes, and a value that was none of its own": (
+        "import numbers_of as nu\n\ndef next():\n    buf = read(1)\n    buf = nu.made(2)\n    return use(buf[:-1], 4)\n",
+        "\ndef next():\n    buf = read(1)\n    return use(buf[:-1].to(int), 4)\n",
+    ),
+    "a parameter with a default goes, and the keyword": (
+        "def f(x, k=2):\n    return x * k\n\ny = f(1, k=3)\n",
+        "def f(x):\n    return x\n\ny = f(1)\n",
+    ),
+    "calls and what they call, after two other changes": (
+        "a = 1\nb = 2\n\n"
+        "def soft_goes(x, k1=2):\n    return x * 3\n\nsoft_goes(1, k1=3)\n\n"
+        "def soft_comes(x):\n    return x * 3\n\nsoft_comes(1)\n\n"
+        "def hard_goes(x, *, k3):\n    return x * 3\n\nhard_goes(1, k3=3)\n\n"
+        "def hard_comes(x):\n    return x * 3\n\nhard_comes(1)\n\n"
+        "def place_goes(x, k5):\n    return x * 3\n\nplace_goes(1, 5)\n\n"
+        "def place_comes(x):\n    return x * 3\n\nplace_comes(1)\n\n"
+        "def front_comes(x):\n    return x * 3\n\nfront_comes(1)\n\n"
+        "def call_comes(x):\n    return x * 3\n\n\n"
+        "def call_goes(x, k9):\n    return x * 3\n\nq = call_goes(1, 9)\n\n"
+        "def given_more(x):\n    return (x, 3)\n\nu, v = given_more(1)\n\n"
+        "def given_less(x):\n    return (x, 3, 4)\n\nu, v, w = given_less(1)\n",
+        "a = 10\nb = 20\n\n"
+        "def soft_goes(x):\n    return x * 3\n\nsoft_goes(1)\n\n"
+        "def soft_comes(x, k2=2):\n    return x * 3\n\nsoft_comes(1, k2=4)\n\n"
+        "def hard_goes(x):\n    return x * 3\n\nhard_goes(1)\n\n"
+        "def hard_comes(x, *, k4):\n    return x * 3\n\nhard_comes(1, k4=4)\n\n"
+        "def place_goes(x):\n    return x * 3\n\nplace_goes(1)\n\n"
+        "def place_comes(x, k6):\n    return x * 3\n\nplace_comes(1, 6)\n\n"
+        "def front_comes(k7, x):\n    return x * 3\n\nfront_comes(7, 1)\n\n"
+        "def call_comes(x, k8):\n    return x * 3\n\np = call_comes(1, 8)\n\n"
+        "def call_goes(x):\n    return x * 3\n\n\n"
+        "def given_more(x):\n    return (x, 3, 4)\n\nu, v, w = given_more(1)\n\n"
+        "def given_less(x):\n    return (x, 3)\n\nu, v = given_less(1)\n",
+    ),
+    "names that come and go, after two other changes": (
+        "a = 1\nb = 2\nuse(a, b)\n\nclass A:\n    old_rate = 1\n\n    def f(self):\n        self.m = 1\n        x(A.old_rate)\n        return 1\n\n    def g(self):\n        y(self.m, 3)\n        return 2\n\nk = make(1)\nuse(2)\none(k, 1)\nuse(3)\n",
+        "a = 10\nb = 20\nuse(a, b)\n\nclass A:\n    new_rate = [2]\n\n    def f(self):\n        self.n = {3}\n        z(A.new_rate, 4, 5)\n        return 1\n\n    def g(self):\n        w[self.n] = 3\n        return 2\n\nuse(2)\nj = built(2, 3)\nuse(3)\ntwo[j] = 1\n",
+    ),
+    "values in place and at first, after two other changes": (
+        "a = 1\nb = 2\nuse(a, b)\n\ndef f(x, xs):\n    x = x + g(xs.pop())\n    return h(x)\n\ndef i(n, x):\n    w = cat([ones(n), zeros(n)])\n    return x * w[n + 1]\n\nclass M:\n    def __init__(self):\n        self.m = self.start = 1\n    def f(self, x):\n        return x * self.m\n\nclass K:\n    def __init__(self):\n        self.k = 1\n    def f(self, x):\n        return x * self.k\n\nclass L:\n    def __init__(self):\n        self.l = table()[0] = None\n    def f(self, x):\n        self.l = p(x)\n        return x * self.l\n\ndef r(X):\n    B = X @ X\n    X = a * X + b * B + c * X @ B\n    return X\n\ndef t(X):\n    D = E = X @ X\n    X = a * X + b * D + c * X @ D\n    return X\n",
+        "a = 10\nb = 20\nuse(a, b)\n\ndef f(x, xs):\n    y = xs.pop()\n    log(y)\n    k(y)\n    x = x + g(1)\n    return h(x)\n\ndef i(n, x):\n    w = cat([ones(n), half(n), zeros(n)])\n    return x * w[2 * n + 1]\n\nclass M:\n    def __init__(self):\n        self.m = self.start = None\n    def f(self, x):\n        self.m = q(x, 2)\n        return x * self.m\n\nclass K:\n    def __init__(self):\n        self.k = None\n    def f(self, x):\n        self.k = q(x)\n        return x * self.k\n\nclass L:\n    def __init__(self):\n        self.l = table()[0] = 1\n    def f(self, x):\n        return x * self.l\n\ndef r(X):\n    B = b * X + c * X @ X\n    X = a * X + B @ X\n    return X\n\ndef t(X):\n    D = E = b * X + c * X @ X\n    X = a * X + D @ X\n    return X\n",
+    ),
+    "one element in the place of one": ("x = [a, b(1), c]\ny = {d, e(2), f}\n", "x = [a, q[2], c]\ny = {d, r[3], f}\n"),
+    "keywords of a dictionary that is no ModuleDict's are no attributes": (
+        "class A:\n    def f(self, x):\n        return 1\n\nrun(1)\n",
+        "class A:\n    def f(self, x):\n        one(x.speed)\n        y = four(x.frozen)\n        y[1] = 5\n        return 1\n\nrun(1)\ng = dict(speed=1)\ntwo(g)\n\nclass D(E, frozen=1):\n    pass\nthree(D, 2)\n",
+    ),
+    "members of members are none": (
+        "class A:\n    def __init__(self):\n        run(1)\n\n    def f(self, x):\n        return 1\n",
+        "class A:\n    def __init__(self):\n        run(1)\n        self.parts = ModuleDict(dict(head=made(dict(speed=1), rate=2), tail=dict(low=3)))\n\n    def f(self, x):\n        one(self.parts)\n        two(x.head, 1)\n        three(x.speed, 2, 3)\n        four(x.rate)\n        y = five(x.tail)\n        y[x.low] = 6\n        return 1\n",
+    ),
+    "what a label ties, and what one of both is for": (
+        "run(1)\nuse(2)\n",
+        "k = make('gate')\nrun(1)\nnote_of('gate', 1)\nuse(2)\ntrain(k, here=3)\n",
+    ),
+    "a definition that moves past one that changed, with other words": (
+        "def f(x: int) -> int:\n    'One.'\n    n: int = g(x)\n    return n\n\nasync def a(x: int) -> int:\n    'One.'\n    return await g(x)\n\nclass C:\n    'One.'\n    n: int = 1\n\n    def m(self, x: int):\n        'One.'\n        return x\n\n"
+        "def g(x):\n    return h(x, x, x, x, x, x, x, x * x - 1, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y)\n\nuse(f, g, C, a)\n",
+        "def g(x):\n    return h(x, x, x, x, x, x, x, x * x - 5, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y, y)\n\n"
+        "class C:\n    'Two.'\n    n: float = 1\n\n    def m(self, x: float):\n        'Two.'\n        return x\n\ndef f(x: float) -> float:\n    'Two.'\n    n: float = g(x)\n    return n\n\nasync def a(x: float) -> float:\n    'Two.'\n    return await g(x)\n\nuse(f, g, C, a)\n",
+    ),
+    "a value that has another form, a line that took it goes and another comes": (
+        "def f(X):\n    B = g(X)\n    use(B)\n    a(1)\n    b(2)\n    return X\n",
+        "def f(X):\n    B = k(X, 1)\n    a(1)\n    b(2)\n    quite.other(3)[B] = 4\n    return X\n",
+    ),
+    "parameters get a default, lose it, go by keyword, though calls are as they were": (
+        "a = 1\nb = 2\n\ndef f(x, k=1):\n    return g(x, k)\n\ndef h(x, y=1):\n    return g(x, y)\n\ndef i(x, y):\n    return g(x, y)\n\ndef j(x, y):\n    return g(x, y)\n\nf(1, k=3)\nh(1, 2)\ni(1, 2)\nj(1, 2)\n",
+        "a = 10\nb = 20\n\ndef f(x, *, k=1):\n    return g(x, k)\n\ndef h(x, y):\n    return g(x, y)\n\ndef i(x, y=1):\n    return g(x, y)\n\ndef j(x, /, y):\n    return g(x, y)\n\nf(1, k=3)\nh(1, 2)\ni(1, 2)\nj(1, 2)\n",
+    ),
+    "a number moves, and so do a name and what a call gives": (
+        "N = 3\nP = M\nQ = made(1)\nR: int = 5\nS: int\n\ndef f(x):\n    return x + 1\n\ndef g(x):\n    return x + 2\n\nuse(f, g, N, P, Q, R)\n",
+        "def f(x):\n    return x + 1\n\ndef g(x):\n    return x + 2\n\nR: int = 5\nN = 3\nS: int\nP = M\nQ = made(1)\nuse(f, g, N, P, Q, R)\n",
+    ),
+    "a definition that is replaced as a whole, after two other changes": (
+        "a = 1\nb = 2\nuse(a, b)\n\ndef f(x):\n    return g(x, 1)\n\ndef h(x):\n    return x * x * x - 1\n\ndef c(s):\n    return 0.1 * s\n\ny = c(1)\n",
+        "a = 10\nb = 20\nuse(a, b)\n\ndef c(s):\n    return (max(low, 0.2 * s ** 2), 2)\n\ndef f(x):\n    return g(x, 1)\n\ndef h(x):\n    return x * x * x * x * x - 3\n\ny, z = c(1)\n",
+    ),
+    "a loop over something else, and a new one over what nothing went over": (
+        "for p in ps:\n    step(p)\nend(1)\n",
+        "for p in qs:\n    step(p)\nend(1)\nfor z in zs:\n    also(z, 2)\n",
+    ),
+    "an attribute of another object, by two that put one of its name": (
+        "class Config:\n    width = 3\n\nclass A:\n    def __init__(self, c):\n        self.w = c.width\n        self.start(1)\n\nclass Z:\n    def __init__(self, c):\n        self.w = c.width\n        self.end(1)\n",
+        "class Config:\n    width = 3\n    cap = 30\n\nclass A:\n    def __init__(self, c):\n        self.w = c.width\n        self.cap = c.cap\n        self.start(1)\n        here(self.cap, 2, 3)\n\nclass Z:\n    def __init__(self, c):\n        self.w = c.width\n        self.cap = c.cap\n        self.end(1)\n        there(4, self.cap)\n",
+    ),
+    "a function gives something else back in a new line alone": (
+        "a = 1\n\ndef f(x):\n    b(x)\n    return x\n\ny = f(1)\n",
+        "a = 2\n\ndef f(x):\n    if x > 3:\n        return (x, 4)\n    b(x)\n    return x\n\ny, z = f(1)\n",
+    ),
+    "a method of its own, and a call that hands it a keyword no longer": (
+        "class A(Base):\n    n = 1\n\ny = q.go(1, k=2)\n",
+        "class A(Base):\n    n = 1\n\n    def go(self, x):\n        return super().go(x) + 1\n\ny = q.go(1)\n",
+    ),
+    "a constructor of both, and a call that hands it a keyword no longer": (
+        "class A(Base):\n    def __init__(self, x):\n        self.x = x\n\ny = A(1, k=2)\n",
+        "class A(Base):\n    def __init__(self, x):\n        self.x = x + 1\n\ny = A(1)\n",
+    ),
+    "parameters by place and by keyword, each with its argument": (
+        "a = 1\nb = 2\n\ndef f(x):\n    return g(x)\n\ny = f(1)\n",
+        "a = 10\nb = 20\n\ndef f(w, x, *, k):\n    return g(x)\n\ny = f(0, 1, k=2)\n",
+    ),
+    "definitions in blocks that are others": (
+        "a = 1\n\nwith b as c:\n\n    def f(x, k):\n        return x\n\nwith b as c:\n\n    def g(x):\n        return x\n\ny = f(1, k=2)\nz = g(1)\n",
+        "a = 10\n\nwith b as c, d as e:\n\n    def f(x):\n        return x\n\nwith b as c, d as e:\n\n    def g(x, k):\n        return x\n\ny = f(1)\nz = g(1, k=2)\n",
+    ),
+    "a pop of one list, and one of another": (
+        "def f(x, xs, ys):\n    x = x + g(xs.pop())\n    return h(x)\n",
+        "def f(x, xs, ys):\n    k(ys.pop(), 2)\n    x = x + g(1)\n    return h(x)\n",
+    ),
     **STEP_PAIRS,
 }  # fmt: skip
 

@@ -119,6 +119,34 @@ def other(later):
 loader = Loader()
 loss = forward(loader.next())
 """
+HANDED = """\
+class Net(Module):
+    def __init__(self):
+        self.blocks = 1
+        self.skips = Parameter(ones(4))
+    def forward(self, x):
+        x = self.blocks * x
+        return x
+
+net = Net()
+optimizer = Adam([net.blocks])
+"""
+NOT_HANDED = HANDED.replace("        self.skips = Parameter(ones(4))\n", "")
+
+
+def using(text: str, *lines: str) -> str:
+    """The script with lines before its net gives its value back."""
+    return text.replace(
+        "        return x\n", "".join(f"        {s}\n" for s in (*lines, "return x"))
+    )
+
+
+def handing(text: str) -> str:
+    """The script with the parameter among those that the optimizer is handed."""
+    return text.replace("[net.blocks]", "[net.blocks, net.skips]")
+
+
+USE, OTHER = "x = x + self.skips[0] * tell(1)", "also(self.skips, 2, 3)"
 
 # what a pair is about -> OLD, NEW
 STEP_PAIRS: dict[str, tuple[str, str]] = {
@@ -200,5 +228,38 @@ STEP_PAIRS: dict[str, tuple[str, str]] = {
         "def step(ps):\n    for p in ps:\n        if mine(p):\n            g = p.grad\n            g = scaled(g)\n"
         "            put(g)\n        count(p)\n",
         "def step(ps):\n    for p in ps:\n        g = p.grad\n        kept.lerp(g)\n        count(p)\n",
+    ),
+    "who is handed a new parameter needs the line that uses it": (
+        NOT_HANDED, handing(using(HANDED, USE))
+    ),
+    "who is handed a parameter no longer, whose use goes": (
+        handing(using(HANDED, USE)), NOT_HANDED
+    ),
+    "a parameter of both that is used, and handed over, anew": (
+        HANDED, handing(using(HANDED, USE))
+    ),
+    "a parameter of both that is used anew, and handed over no longer": (
+        handing(HANDED), using(HANDED, USE)
+    ),
+    "a parameter that is made elsewhere, whose use is another line": (
+        using(HANDED, "y = self.skips[1] * tell(1)"),
+        using(
+            HANDED.replace("        self.skips = Parameter(ones(4))\n", "        if big(3):\n            self.skips = Parameter(zeros(4))\n"),
+            "look([self.skips, 3], here=2)",
+        ),
+    ),
+    "a parameter of both whose use is another line, what takes it too": (
+        using(HANDED, "y = self.skips[1] * tell(1)", "z = more(y, 1)"),
+        using(HANDED, "w = [self.skips, 3]", "look(w, here=2)"),
+    ),
+    "a parameter that is used in two new lines": (NOT_HANDED, using(HANDED, USE, OTHER)),
+    "a parameter that was used in two lines goes": (using(HANDED, USE, OTHER), NOT_HANDED),
+    "a parameter and its one use go": (using(HANDED, USE), NOT_HANDED),
+    "lines in the place of a call that put what it put": (
+        LOADER.replace("self.place = 0\n        self.tokens = read(0)", "self.advance()"),
+        LOADER,
+    ),
+    "a class that turned values itself, and one with its own signature, do no longer": (
+        TURNED, ROTARY
     ),
 }  # fmt: skip

@@ -354,3 +354,8 @@ def test_no_more_diagonals_of_blocks_are_looked_at_than_a_window_reaches(kind: s
     for w in (1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1):
         seen = k[IN_WINDOW[kind](q, k, w)] // BLOCK
         assert DIAGONALS[kind](w) == 8 - int(seen.min()) + 1
+
+
+def test_a_clipped_window_reaches_as_many_blocks_as_its_tokens_fill() -> None:
+    sizes = (1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1)
+    assert [DIAGONALS["clipped"](w) for w in sizes] == [1, 1, 1, 2, 2, 3]

@@ -347,9 +347,13 @@ def test_the_tables_move_with_their_module(as_buffers: bool) -> None:
 
 def test_the_norm_is_the_librarys_at_its_epsilon() -> None:
     x = torch.randn(3, 16, generator=torch.Generator().manual_seed(0))
-    for dtype, eps in BY_DTYPE.items():
-        expected = F.rms_norm(x.to(dtype).float(), (16,), eps=eps).to(dtype)
-        assert torch.equal(harness.model.layers.RMSNorm("by_dtype", None)(x.to(dtype)), expected)
+    norm = harness.model.layers.RMSNorm
+    for dtype, eps in {**BY_DTYPE, torch.float64: 2.0**-23}.items():
+        for size in (1.0, 1e-4):  # the square of which is less than each epsilon
+            given = (size * x).to(dtype)
+            for name, value in (("by_dtype", eps), (1e-5, 1e-5)):
+                expected = F.rms_norm(given.float(), (16,), eps=value).to(dtype)
+                assert torch.equal(norm(name, None)(given), expected)
     assert KERNELS.keys() >= {"sdpa", "dense"}
 
 

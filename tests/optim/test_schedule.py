@@ -7,7 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.optim.schedule import lr_factor, muon_momentum, window_tokens
+from harness.optim.schedule import (
+    last_tied_step,
+    lr_factor,
+    muon_momentum,
+    next_token_weights,
+    passed_fractions,
+    prefix_weight,
+    rate_step,
+    stage_at,
+    stage_starts,
+    stages_passed,
+    window_tokens,
+)
 
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
 RECORDS = sorted(path.stem for path in GOLDEN.glob("r*.json"))
@@ -186,6 +198,7 @@ def test_cooldown_ends_at_its_floor_which_leaves_the_rest_alone() -> None:
 
 def test_without_cooldown_the_rate_is_constant() -> None:
     assert {lr_factor(step, steps=10) for step in range(11)} == {1.0}
+    assert lr_factor(0, steps=4, cooldown_steps=8) == 0.5, "a longer one began before the run"
 
 
 def test_two_cooldowns_are_a_programming_error() -> None:
@@ -210,3 +223,105 @@ def test_the_momentum_falls_back_over_the_last_updates() -> None:
     assert momenta[0] == 0.85
     assert set(momenta[300:951]) == {0.95}
     np.testing.assert_allclose(momenta[951:], 0.95 - 0.1 * np.arange(1, 50) / 50, atol=1e-12)
+
+
+# ---------------------------------------------------------------- stages
+
+
+@pytest.mark.parametrize(
+    ("rounding", "starts", "passed"),
+    [
+        ("nearest", [0, 2, 5, 8], {0: 0.0, 1: 0.5, 2: 1.0, 4: 1 + 2 / 3, 9: 3.5, 10: 4.0, 99: 4.0}),
+        ("next", [0, 3, 5, 8], {0: 0.0, 1: 0.4, 3: 1.2, 5: 2.0, 9: 3.6, 10: 4.0, 99: 4.0}),
+        ("next_of_one_more", [0, 3, 6, 9], {0: 0.0, 1: 0.4, 3: 1.2, 9: 3.6, 10: 4.0, 99: 4.0}),
+    ],
+)
+def test_four_stages_of_ten_updates_begin_and_pass(
+    rounding: str, starts: list[int], passed: dict[int, float]
+) -> None:
+    assert stage_starts(10, 4, rounding) == starts
+    assert stage_starts(11, 4, "next_of_one_more") == [0, 3, 6, 9]
+    found = {step: stages_passed(step, steps=10, n_stages=4, rounding=rounding) for step in passed}
+    assert found == pytest.approx(passed)
+    stages = [sum(start <= step for start in starts) - 1 for step in range(12)]
+    assert [stage_at(step, starts) for step in range(12)] == stages
+    assert stage_at(1, [2, 5]) == 0, "before all it is the first"
+
+
+@pytest.mark.parametrize(
+    ("n_stages", "hundredths", "changes"),
+    [
+        # of 900 updates 1/3 and 2/3 are 300 and 600; 0.33 and 0.66 are 297 and 594
+        (3, False, {0: 0, 300: 0, 301: 1, 600: 1, 601: 2}),
+        (3, True, {297: 0, 298: 1, 594: 1, 595: 2}),
+        (4, True, {225: 0, 226: 1, 450: 1, 451: 2, 675: 2, 676: 3}),
+    ],
+)
+def test_a_fraction_has_passed_at_the_first_update_after_it(
+    n_stages: int, hundredths: bool, changes: dict[int, int]
+) -> None:
+    found = {
+        step: passed_fractions(step, steps=900, n_stages=n_stages, hundredths=hundredths)
+        for step in changes
+    }
+    assert found == changes
+
+
+def test_in_an_extension_rates_stay_or_go_on_cooling() -> None:
+    def at(step: int, form: str) -> tuple[float, int]:
+        return rate_step(step, steps=110, extension_steps=10, form=form)
+
+    assert [at(step, "cooling") for step in (0, 100, 110)] == [(0, 110), (100, 110), (110, 110)]
+    assert [at(step, "floor") for step in (99, 100, 110)] == [(99, 100), (100, 100), (100, 100)]
+    assert [at(step, "almost_floor") for step in (99, 100)] == [(99, 100), (99.99, 100)]
+
+
+def test_further_tokens_weigh_less_one_stage_after_another() -> None:
+    full = (1.0, 0.5, 0.25)
+    weights = {passed: next_token_weights(passed, full) for passed in (0, 0.5, 1, 1.5, 2, 9)}
+    assert weights == {
+        **{0: full, 0.5: (1.0, 0.5, 0.125), 1: (1.0, 0.5), 1.5: (1.0, 0.25)},
+        **{2: (1.0,), 9: (1.0,)},
+    }
+    assert next_token_weights(0, (1.0, 0.0)) == (1.0,)
+    prefixes = [prefix_weight(passed, 0.5) for passed in (0, 1, 1.5, 2, 3)]
+    assert prefixes == [0.5, 0.5, 0.25, 0.0, 0.0]
+
+
+def test_a_cooldown_of_whole_updates_begins_at_one_and_its_peak_is_as_said() -> None:
+    """Of 0.35 of ten updates those from the sixth on, which is 6.5 rounded down: four of them."""
+    fields = {"steps": 10, "cooldown_frac": 0.35, "floor": 0.1, "peak": 2.0}
+    whole = [lr_factor(step, whole_updates=True, **fields) for step in (0, 6, 7, 9, 10, 11)]
+    assert whole == pytest.approx([2.0, 2.0, 1.525, 0.575, 0.1, 0.1])
+    plain = [lr_factor(step, **fields) for step in (6, 7, 10, 11)]
+    assert plain == pytest.approx([2.0, 2 * 6 / 7 + 0.1 / 7, 0.1, 0.1])
+    warm = [lr_factor(step, steps=10, warmup_steps=4, peak=2.0) for step in range(5)]
+    assert warm == [0.5, 1.0, 1.5, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("rounding", "ends", "every", "last"),
+    [
+        ("next", "after_adam", 1, 34),
+        ("next", "after_adam", 2, 35),
+        ("next", "after_adam", 3, 35),
+        ("next", "after_adam", 7, 34),
+        ("nearest", "after_adam", 1, 33),
+        ("next", "before_pass", 2, 33),
+        ("nearest", "before_pass", 2, 32),
+    ],
+)
+def test_the_last_update_as_one_follows_the_share_of_all(
+    rounding: str, ends: str, every: int, last: int
+) -> None:
+    found = last_tied_step(100, until=1 / 3, every=every, rounding=rounding, ends=ends)
+    assert found == last
+
+
+@pytest.mark.parametrize(
+    ("step", "blocks"), [(0, 1), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (9, 5), (10, 5)]
+)
+def test_a_window_that_is_rounded_up_has_a_block_at_least(step: int, blocks: int) -> None:
+    """From nothing to 640 tokens over ten updates."""
+    form = {"kind": "block", "warmup": "next_block"}
+    assert window_tokens(step, steps=10, end=640, **form) == blocks

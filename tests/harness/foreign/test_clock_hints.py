@@ -278,6 +278,12 @@ CLOCKS = {  # what -> OLD, NEW, the hints on NEW, and those the other way round
         ["11: the clock counts from the first step on here and from step 10 on in OLD (line 21)"],
         ["21: the clock counts from step 10 on here (line 21) and from the first step on in OLD"],
     ),
+    "the same steps are not counted from another line on": (
+        SET_BACK,
+        "import os\n" + SET_BACK,
+        [],
+        [],
+    ),
     "validation": (
         VALIDATED,
         GOOD,

@@ -21,6 +21,7 @@ from harness.store.store import Store
 from reports.inputs.load import load
 from tests.fake_driver import FakeDriver
 from tests.fake_matrix import Matrix, ablate
+from tests.harness.runner.piped import piped
 from tests.one_run import SPEC
 
 N_SEEDS = 5
@@ -116,11 +117,16 @@ def test_here_a_gpu_is_used_again_where_its_runs_fail_on_another_too(tmp_path: P
     assert begun == [(0, "0"), (1, "0"), (2, "0")], "there is no other"
 
 
-def test_the_first_reason_that_was_told_is_told_of_a_place(tmp_path: Path) -> None:
+def test_the_first_reason_that_was_told_is_told_of_a_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown_so_far = piped(monkeypatch)
     for reasons in ({"b": "ECC error", "c": "later"}, {"a": ""}):
         tell_retired(Finding(failed=("a", "b", "c")), "GPU 0 of n1", reasons, tmp_path)
     first, second = read_retired(tmp_path)
     assert (first.reason, second.reason) == ("ECC error", "no reason was told")
+    places = [f"{retired.words}; its runs go elsewhere\n" for retired in (first, second)]
+    assert shown_so_far() == "".join(places)
 
 
 BAD, GOOD = ("2",), ("0",)

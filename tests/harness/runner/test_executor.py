@@ -51,6 +51,19 @@ def test_a_run_for_more_gpus_than_there_are_is_refused_before_any_begins() -> No
         Runner(runs, store, Node(gpus=["0", "1"]), ExecutorOptions())
 
 
+def test_so_many_runs_are_in_progress_at_a_time_as_fit_or_are_left() -> None:
+    store: Any = Shown()
+
+    def at_once(n: int, *, alone: bool = False, **how: Any) -> int:
+        config = {**SPEC.config, "timing": {"exclusive_node": alone}}
+        runs = [planned(seed, config=config, **how) for seed in range(n)]
+        return Runner(runs, store, Node(gpus=["0", "1", "2", "3"]), ExecutorOptions()).at_once()
+
+    assert [at_once(n) for n in (1, 4, 9)] == [1, 4, 4]
+    assert [at_once(n, world_size=2) for n in (1, 9)] == [1, 2]
+    assert at_once(9, alone=True) == 1
+
+
 def test_why_a_run_has_no_trunk_is_told_by_how_that_ended() -> None:
     gone: Any = SimpleNamespace(state=lambda run_id: RunState(status="finished"))
     told = without_trunk("t", Summary(), gone)

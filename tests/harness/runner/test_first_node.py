@@ -71,6 +71,38 @@ def test_groups_at_once_have_a_port_each(tmp_path: Path) -> None:
     assert not any(place.endswith(":0") for place in places)
 
 
+WORKER = "-m harness.runner.worker m:f"
+TORCHRUN = "-m torch.distributed.run"
+INVITES = Invitation(file=Path("at.json"), address="10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("group", "forks", "said"),
+    [
+        (Group(), False, WORKER),
+        (Group(), True, f"{WORKER} forks"),
+        (
+            *(Group(n_per_node=2), True),
+            f"{TORCHRUN} --standalone --nproc-per-node 2 {WORKER} 2 cpu",
+        ),
+        (
+            *(Group(n_per_node=4, n_nodes=3, invites=INVITES), False),
+            "-m harness.runner.first_node at.json 10.0.0.1 --nnodes 3 --node-rank 0 "
+            f"--nproc-per-node 4 {WORKER} 12 cpu",
+        ),
+        (
+            *(Group(n_nodes=2, node=1, joins="10.0.0.1:4321"), False),
+            f"{TORCHRUN} --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 4321 "
+            f"--nproc-per-node 1 {WORKER} 2 cpu",
+        ),
+    ],
+)
+def test_a_group_of_one_process_needs_no_torchrun_and_others_meet_by_it(
+    group: Group, forks: bool, said: str
+) -> None:
+    assert group.arguments("m:f", "cpu", forks=forks) == said.split()
+
+
 def test_the_first_of_several_nodes_is_their_number_zero() -> None:
     invitation = Invitation(file=Path("at.json"), address="10.0.0.1")
     group = Group(n_per_node=4, n_nodes=2, invites=invitation)

@@ -205,12 +205,21 @@ def test_a_stop_ends_the_run_with_its_status(follow: Callable[..., Any]) -> None
     assert worker.killed == 1
 
 
+def finish_and_note_no_end(out: RunWriter) -> None:
+    """It is killed in between."""
+    finish(out)
+    notes = out.run / "attempts.jsonl"
+    began, _ = notes.read_text().splitlines()
+    notes.write_text(f"{began}\n")
+
+
+@pytest.mark.parametrize("ends", [finish, finish_and_note_no_end])
 def test_a_result_that_is_there_at_the_stop_counts(
-    follow: Callable[..., Any], store: Store
+    follow: Callable[..., Any], store: Store, ends: Callable[[RunWriter], None]
 ) -> None:
     """The worker had no time left to say so."""
     event, worker = follow(
-        [(0, begins), (1, finish)],
+        [(0, begins), (1, ends)],
         stop=lambda: "interrupted" if store.is_done(SPEC.run_id) else None,
     )
     assert (event.status, event.val_loss, worker.killed) == ("finished", 1.5, 1)
@@ -546,7 +555,12 @@ def test_another_environment_than_the_planned_one_is_refused() -> None:
         environment_digest=environment_lock().digest,
     )
     check_unchanged(as_planned)
-    with pytest.raises(UserError, match="the environment changed since the run was planned"):
-        check_unchanged(replace(as_planned, environment_digest="0" * 16))
-    with pytest.raises(UserError, match="the source changed since the run was planned"):
-        check_unchanged(replace(as_planned, source_digest="0" * 16))
+    other = {"source_digest": "0" * 16, "source_files": {**source.files, "model/gpt.py": "0"}}
+    said = "the {} changed since the run was planned{}: run the same command again"
+    for changed, words in (
+        ({"environment_digest": "0" * 16}, said.format("environment", "")),
+        (other, said.format("source", " (model/gpt.py)")),
+    ):
+        with pytest.raises(UserError) as refused:
+            check_unchanged(replace(as_planned, **changed))
+        assert str(refused.value) == words

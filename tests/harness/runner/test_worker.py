@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -181,6 +182,43 @@ def test_what_stands_in_the_way_of_every_run_is_told_and_the_next_request_is_rea
     service.answer_requests(requests, answers, train, peers=peers, stop=StopRequest())
     assert shared == ["first", "second"], "every rank has it"
     assert told == [WorkerEvent(status="broken", reason=str(error)), WorkerEvent(status="finished")]
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_what_a_run_left_in_circles_is_gone_before_the_next_one_is_read(
+    on_gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network that holds itself would hold its memory, too; a GPU's is given back without it."""
+    left: list[weakref.ref[FakeRequest]] = []
+    there: list[bool] = []
+
+    def look() -> None:
+        there.extend(ref() is not None for ref in left)
+
+    def lead(request: Any, train: Any, **_: Any) -> WorkerEvent:
+        network: Any = FakeRequest()
+        network.itself = network
+        left.append(weakref.ref(network))
+        return WorkerEvent(status="finished")
+
+    def requests() -> Iterator[tuple[str, dict[str, float]]]:
+        yield "first", {}
+        look()
+
+    monkeypatch.setattr(service, "WorkerRequest", SimpleNamespace(from_line=FakeRequest))
+    monkeypatch.setattr(service, "check_unchanged", lambda spec: None)
+    monkeypatch.setattr(service, "lead", lead)
+    peers: Any = SimpleNamespace(share=lambda request: request)
+    answers: Any = SimpleNamespace(send=lambda event: None)
+    train: Any = None
+    cuda = SimpleNamespace(is_initialized=lambda: on_gpu, empty_cache=look)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    gc.disable()
+    try:
+        service.answer_requests(requests(), answers, train, peers=peers, stop=StopRequest())
+    finally:
+        gc.enable()
+    assert there == [False] * (2 if on_gpu else 1)
 
 
 @pytest.mark.parametrize(

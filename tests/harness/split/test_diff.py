@@ -1,13 +1,16 @@
 """Whatever Python two scripts hold: both are made again exactly, and every arm compiles."""
 
 import ast
+from collections.abc import Callable
 
 import pytest
 
 from harness.errors import UserError
 from harness.split.align import Aligner
 from harness.split.arms import alone, atoms_on, measured, mended, without
+from harness.split.atoms import atoms_of
 from harness.split.check import Checker
+from harness.split.diff import difference
 from harness.split.groups import take_apart
 from harness.split.source import decoded
 
@@ -87,11 +90,12 @@ def test_a_name_that_stands_where_names_are_not_exchanged_keeps_it(pair: str) ->
     assert take_apart(*(decoded(t.encode(), pair) for t in (old, new))).difference.renames == {}
 
 
-def test_scripts_that_are_nested_too_deeply_get_a_line() -> None:
+def test_scripts_that_are_nested_too_deeply_get_a_line(kept_line: Callable[[str], None]) -> None:
     chain = "if a == 0:\n    f(0)\n" + "".join(f"elif a == {n}:\n    f({n})\n" for n in range(280))
     texts = [decoded(text.encode(), "script") for text in (chain, chain + "g()\nh()\n")]
-    with pytest.raises(UserError, match="nested too deeply"):
+    with pytest.raises(UserError, match="nested too deeply") as error:
         take_apart(*texts)
+    kept_line(str(error.value))
 
 
 @pytest.mark.parametrize(
@@ -125,3 +129,30 @@ def test_pieces_that_are_gone_are_taken_for_no_others() -> None:
     for n in range(200):
         one, other = (ast.parse(f"f({n})").body[0] for _ in range(2))
         assert aligner.likeness(one, other) == 1
+
+
+def test_of_lines_that_are_alike_the_first_goes_or_comes_however_long_the_script_is() -> None:
+    for n in (160, 204):
+        lines = [f"f{i}({i}, a)" if i % 4 == 0 else "tick(step)" for i in range(n)]
+        changed = [*lines[:42], *lines[43:100], "tick(step)", *lines[100:]]
+        whole = difference(*("\n".join(some) + "\n" for some in (lines, changed)))
+        touched = [(sorted(a.old_lines), sorted(a.new_lines)) for a in atoms_of(whole)]
+        assert touched == [([42], []), ([], [97])]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "{0}\n{1}\n",
+        "def f():\n    {0}\n    {1}\n",
+        "class A:\n\n    def f(self):\n        {0}\n        {1}\n",
+        "if a:\n    z(1, 2, 3, 4, 5, 6)\nelse:\n    {0}\n    {1}\n",
+        "try:\n    z(1, 2, 3, 4, 5, 6)\nexcept E:\n    {0}\n    {1}\n",
+        "try:\n    z(1, 2, 3, 4, 5, 6)\nfinally:\n    {0}\n    {1}\n",
+    ],
+)
+def test_a_line_in_place_of_another_stands_before_what_followed_that(around: str) -> None:
+    old, new = ("b = quite(1)", "c = other(2)"), ("b: int = 3", "c: int = 4")
+    whole = take_apart(around.format(*old), around.format(*new)).difference
+    assert whole.text({0}) == around.format(new[0], old[1])
+    assert whole.text({1}) == around.format(old[0], new[1])

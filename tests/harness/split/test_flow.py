@@ -1,5 +1,7 @@
 """What stands in the order of the text and in what is called goes together: names, loops, values given back."""
 
+import warnings
+
 import pytest
 
 from harness.split.arms import measured
@@ -215,6 +217,13 @@ def test_a_script_that_no_python_compiles_is_checked_by_its_names_alone() -> Non
     assert said == ["line 2: 'return' outside function"]
 
 
+def test_what_python_warns_of_is_nothing_that_a_variant_lacks() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checker = Checker("x = 1\n", "x = 2\n")
+        assert checker.problems("x = 2\nassert (x, 'an assertion that always holds')\n") == []
+
+
 def test_a_variant_is_checked_statement_by_statement_and_a_text_in_quotes_as_a_whole() -> None:
     block = "if a:\n    b\nelif c:\n    d\nelse:\n    e\n"
     caught = (
@@ -233,3 +242,60 @@ def test_a_variant_is_checked_statement_by_statement_and_a_text_in_quotes_as_a_w
     assert checker.problems(quoted + "x = 2\n") == []
     assert checker.problems(quoted + "x = y\n") == ["the name 'y' is given nowhere"]
     assert checker.problems(quoted + "return x\n") == ["line 5: 'return' outside function"]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_asked"),
+    [
+        ("class A(B, metaclass=k):\n    pass", True),
+        ("class A(k):\n    pass", True),
+        ("@k\nclass A:\n    pass", True),
+        ("@k\ndef f():\n    return 1", True),
+        ("def f(x=k):\n    return 1", True),
+        ("def f(x: k):\n    return 1", True),
+        ("def f() -> k:\n    return 1", True),
+        ("def f():\n    return k", True),
+        ("for i in r:\n    a(1)\nelse:\n    b(k)", True),
+        ("for i in k:\n    a(1)", True),
+        ("for i in r:\n    k.a(1)", True),
+        ("while k:\n    a(1)", True),
+        ("with k as o:\n    a(o)", True),
+        ("try:\n    c(1)\nexcept k:\n    d(2)", True),
+        ("try:\n    c(1)\nexcept E as e:\n    d(k)", True),
+        ("try:\n    c(1)\nfinally:\n    d(k)", True),
+        ("m({k: 1 for q in r})", True),
+        ("m({1: k for q in r})", True),
+        ("m([q for q in k])", True),
+        ("m([q for q in r if q > k])", True),
+        ("m(lambda z=k: 1)", True),
+        ("m(lambda z: k)", True),
+        ("m((z := k))", True),
+        ("m(*k)", True),
+        ("m(**k)", True),
+        ("m(n=k)", True),
+        ("m(f'{k}')", True),
+        ("m(k[1:2])", True),
+        ("m(z[k:])", True),
+        ("k.n += 1", True),
+        ("k += 1", True),
+        ("s[k] += 1", True),
+        ("t.n += k", True),
+        ("k.p = 1", True),
+        ("v[k] = 1", True),
+        ("w: k = 1", True),
+        ("w: int = k", True),
+        ("m(s.k)", False),
+        ("m(k=1)", False),
+        ("m('k')", False),
+        ("m(s['k'])", False),
+        ("m([k for k in r])", False),
+        ("m(lambda k: k)", False),
+        ("def f(k):\n    return k", False),
+        ("def f():\n    k = 1\n    return k", False),
+    ],
+)
+def test_a_line_needs_the_name_that_it_asks_for_wherever_that_stands(
+    line: str, is_asked: bool
+) -> None:
+    parts = apart("run(1)\n", f"k = make(3)\nrun(1)\n{line}\n")
+    assert ((1, 0) in parts.edges) == is_asked

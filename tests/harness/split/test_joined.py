@@ -1,5 +1,6 @@
 """Modules that differ too between OLD and NEW: they stand in the scripts, or are refused in a line."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,13 +72,42 @@ def test_what_a_module_promises_from_the_future_holds_for_the_whole_text_and_sta
         (SCRIPT + b"DEPTH = 3\n", MODULE, "since both give 'DEPTH'"),
         (SCRIPT + b"def fast(y):\n    return y\n", MODULE, "since both give 'fast'"),
         (b"import numpy as torch\n" + SCRIPT[13:], MODULE, "since both give 'torch'"),
+        (b"from numpy import torch\n" + SCRIPT[13:], MODULE, "since both give 'torch'"),
+        (b"from a import x as torch\n" + SCRIPT[13:], MODULE, "since both give 'torch'"),
+        (SCRIPT + b"fast, y = 1, 2\n", MODULE, "since both give 'fast'"),
+        (SCRIPT + b"class fast:\n    x = 1\n", MODULE, "since both give 'fast'"),
+        (SCRIPT + b"async def fast():\n    pass\n", MODULE, "since both give 'fast'"),
         (SCRIPT, b"def fast(:\n", "kernels.py: cannot be read as Python"),
     ],
 )
-def test_what_cannot_stand_in_one_text_is_refused(script: bytes, module: bytes, said: str) -> None:
+def test_what_cannot_stand_in_one_text_is_refused(
+    script: bytes, module: bytes, said: str, kept_line: Callable[[str], None]
+) -> None:
     with pytest.raises(UserError) as error:
         joined(script, {"kernels.py": module}, where="OLD x")
     assert said in str(error.value) and "\n" not in str(error.value)
+    whole, _, of_python = str(error.value).partition("Python: ")  # which words those are it says
+    kept_line(f"{whole}{'Python: ...' if of_python else ''}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import torch",
+        "import torch.nn",
+        "import torch.optim as optim, os",
+        "from os import path, sep as s",
+        "x.fast = 1",
+        "fastest = DEPTH",
+        "f(fast=1)",
+    ],
+)
+def test_what_both_import_alike_and_what_is_no_name_of_both_may_stand_in_one_text(
+    line: str,
+) -> None:
+    module = MODULE + f"{line}\n".encode() * ("import" in line)
+    text = joined(SCRIPT + f"{line}\n".encode(), {"kernels.py": module}, where="OLD").decode()
+    assert text.endswith(f"{line}\n") and "def fast" in text
 
 
 def test_a_log_has_its_script_and_the_files_behind_it(tmp_path: Path) -> None:

@@ -3,13 +3,16 @@
 import html
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from harness.errors import UserError
 from harness.split.arms import measured
 from harness.split.folder import Folder, read_folder
+from harness.split.groups import take_apart
 from harness.split.shown import shown
 from tests.foreign_bench import TRAINERS, ablate
 
@@ -140,6 +143,17 @@ def test_the_page_has_no_pruned_script_before_there_is_one(folder: Path) -> None
     assert 'download="pruned_parts_new.py" href="data:text/x-python;base64,eCA9IDEK"' in page
 
 
+@pytest.mark.parametrize("place", ["pruned", f"pruned/{NEW.name}"])
+def test_no_pruned_script_is_shown_through_a_link(place: str, folder: Path) -> None:
+    other = folder.parent / "other"
+    (other / "pruned").mkdir(parents=True)
+    (other / "pruned" / NEW.name).write_text("KEY = 1\n")
+    (folder / place).parent.mkdir(exist_ok=True)
+    (folder / place).symlink_to(other / place)
+    with pytest.raises(UserError, match="links"):
+        shown(read_folder(folder))
+
+
 def test_groups_that_need_others_are_joined_by_arcs(folder: Path) -> None:
     assert 'class="graph"' not in (folder / "split.html").read_text()
     edited(folder, part)
@@ -171,3 +185,104 @@ def test_what_a_group_is_follows_its_atoms_and_a_word_of_ones_own_stays(folder: 
     before = sorted(path.name for path in folder.iterdir())
     assert ablate("split", "--check", folder) == 0
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_page_shows_each_group_with_its_atoms_and_each_line_with_its_groups() -> None:
+    old = "lr = 1\n\ndef f(x):\n    return x\n"
+    new = (
+        "k = make(2)\nlr = 3\n\ndef f(x):\n    one(k)\n    two(k, 1)\n    print(x)\n    return x\n"
+    )
+    parts = take_apart(old, new)
+    groups = [replace(g, conflicts=("lr",) if g.name == "two" else ()) for g in parts.groups]
+    parts = replace(parts, groups=tuple(groups))
+    folder = Folder(path=Path("nowhere/mine"), script="x.py", old=old, new=new, parts=parts)
+    plain: dict[str, list[str]] = {"needs": [], "direct": [], "conflicts": []}
+    asking = {**plain, "needs": ["k"], "direct": ["k"]}
+    given = {"about": "added: k = make(2)", "kind": "support", "lines": 1}
+    assert shown(folder) == {
+        "name": "mine",
+        "script": "x.py",
+        "n_lines": 6,
+        "groups": [
+            {
+                "name": "neutral",
+                "about": "f: added: print(x)",
+                "kind": "always on",
+                "lines": 1,
+                "atoms": [[4, "f: added: print(x)"]],
+                **plain,
+            },
+            {"name": "k", **given, "atoms": [[0, "added: k = make(2)"]], **plain},
+            {
+                "name": "lr",
+                "about": "lr: 1 → 3",
+                "kind": "learning",
+                "lines": 2,
+                "atoms": [[1, "lr: 1 → 3"]],
+                **plain,
+            },
+            {
+                "name": "one",
+                "about": "f: added: one(k)",
+                "kind": "learning",
+                "lines": 1,
+                "atoms": [[2, "f: added: one(k)"]],
+                **asking,
+            },
+            {
+                "name": "two",
+                "about": "f: added: two(k, 1)",
+                "kind": "learning",
+                "lines": 1,
+                "atoms": [[3, "f: added: two(k, 1)"]],
+                **asking,
+                "conflicts": ["lr"],
+            },
+        ],
+        "hunks": [
+            {
+                "place": "",
+                "line": 1,
+                "lines": [
+                    {"sign": "-", "text": "lr = 1", "groups": ["lr"]},
+                    {"sign": "+", "text": "k = make(2)", "groups": ["k"]},
+                    {"sign": "+", "text": "lr = 3", "groups": ["lr"]},
+                    {"sign": " ", "text": "", "groups": []},
+                    {"sign": " ", "text": "def f(x):", "groups": []},
+                ],
+                "n_changed": 3,
+                "groups": ["lr", "k"],
+            },
+            {
+                "place": "f",
+                "line": 5,
+                "lines": [
+                    {"sign": "+", "text": "    one(k)", "groups": ["one"]},
+                    {"sign": "+", "text": "    two(k, 1)", "groups": ["two"]},
+                    {"sign": "+", "text": "    print(x)", "groups": ["neutral"]},
+                    {"sign": " ", "text": "    return x", "groups": []},
+                ],
+                "n_changed": 3,
+                "groups": ["one", "two", "neutral"],
+            },
+        ],
+        "inseparable": (
+            "neutral: 1 atom in every arm, the baseline too: what they do is in no difference",
+            "k: is with what needs it: one, two",
+            "two is never with lr: how they work together is not told",
+        ),
+        "pruned": None,
+    }
+
+
+def test_lines_that_a_long_script_repeats_are_shown_as_changed_where_they_are() -> None:
+    old = "tick()\n" * 202
+    new = f"first(1)\n{old}"
+    parts = take_apart(old, new)
+    folder = Folder(path=Path("nowhere"), script="x.py", old=old, new=new, parts=parts)
+    [hunk] = shown(folder)["hunks"]
+    assert [(line["sign"], line["text"]) for line in hunk["lines"]] == [
+        ("+", "first(1)"),
+        (" ", "tick()"),
+        (" ", "tick()"),
+    ]

@@ -141,9 +141,17 @@ def test_what_never_repeats_has_no_arm_without_effect() -> None:
     assert {arm.same_as for arm in found.arms} == {None}
 
 
-def test_a_parent_that_fails_ends_it() -> None:
-    with pytest.raises(UserError, match="OLD: does not take two steps: no such device"):
-        smoked(OLD, NEW, lambda text: TwoSteps(reason="no such device", steps=0))
+@pytest.mark.parametrize(("parent", "rate"), [("OLD", 1), ("NEW", 2)])
+def test_a_parent_that_fails_ends_it(
+    parent: str, rate: int, kept_line: Callable[[str], None]
+) -> None:
+    def take(text: str) -> TwoSteps:
+        return TwoSteps(reason="no such device" if f"rate = {rate}" in text else None, steps=2)
+
+    said = f"{parent}: does not take two steps: no such device"
+    with pytest.raises(UserError, match=said) as error:
+        smoked(OLD, NEW, take)
+    kept_line(str(error.value))
 
 
 def test_groups_in_a_circle_are_one() -> None:

@@ -4,6 +4,7 @@ import ast
 import itertools
 import random
 import shutil
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from harness.split.groups import Parts, reach, take_apart
 from harness.split.labels import class_of
 from harness.split.numbers import broken_assertions
 from harness.split.search import smallest
-from harness.split.source import decoded
+from harness.split.source import decoded, reads_itself
 from reports.inputs.load import load
 from tests.foreign_bench import TRAINERS, ablate
 
@@ -164,6 +165,30 @@ def test_renames_prints_imports_and_moved_definitions_are_always_on() -> None:
     assert [group.always for group in parts.groups] == [True]
     said = {atom.what for atom in parts.atoms}
     assert "n_old is called n_new" in said and said & {"moved: def f", "moved: def g"}
+
+
+@pytest.mark.parametrize(
+    ("line", "tells"),
+    [
+        ("print(x)", True),
+        ("print0(x, 1)", True),
+        ("master_print(x)", True),
+        ("logger.info(x)", True),
+        ("wandb.log(x)", True),
+        ("self.out.write(x)", True),
+        ("log.to(2).step(x)", False),
+        ("info.step(x)", True),
+        ("x.step(1)", False),
+        ("dialog.show(x)", False),
+        ("x.rewrite(1)", False),
+        ("f(print)", False),
+        ("y = print(x)[0]", False),
+    ],
+)
+def test_what_a_line_calls_says_whether_it_only_tells(line: str, tells: bool) -> None:
+    parts = apart("run(1)\n", f"run(1)\n{line}\nrun(y)\n")
+    [atom] = [atom for atom in parts.atoms if atom.what == f"added: {line}"]
+    assert atom.is_neutral == tells
 
 
 def test_a_rename_is_neutral_though_the_line_that_logs_it_says_something_else() -> None:
@@ -317,7 +342,11 @@ def test_a_folder_has_a_patch_per_group_and_its_merged_groups_are_checked(
     ],
 )
 def test_a_wrong_edit_gets_a_line(
-    change: object, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    change: object,
+    said: str,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    kept_line: Callable[[str], None],
 ) -> None:
     edit(folder, change)
     capsys.readouterr()
@@ -326,6 +355,7 @@ def test_a_wrong_edit_gets_a_line(
     assert said in error
     assert "changes.yaml:" in error
     assert error.count("\n") == 1
+    kept_line(error)
 
 
 def test_what_is_in_every_arm_is_needed_without_a_word(
@@ -440,6 +470,24 @@ def test_a_script_that_opens_its_own_file_is_told(
     assert "opens its own file" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("line", "is_opened"),
+    [
+        ("open(__file__)", True),
+        ("io.open(sys.argv[0], 'rb')", True),
+        ("text = Path(__file__).read_text()", True),
+        ("f(pathlib.Path(sys.argv[0]))", True),
+        ("open('tokens.bin')", False),
+        ("print(__file__)", False),
+        ("f(open('x'), __file__)", False),
+        ("name = sys.argv[0]", False),
+        ("open(sys.argv[1])", False),
+    ],
+)
+def test_a_script_that_opens_its_own_file_is_known(line: str, is_opened: bool) -> None:
+    assert reads_itself(f"x = 1\n{line}\n") == is_opened
+
+
 def test_an_atom_of_a_definition_moved_away_from_its_use_is_noticed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -489,6 +537,7 @@ def test_scripts_that_cannot_be_taken_apart_get_a_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    kept_line: Callable[[str], None],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("old.py").write_text(old)
@@ -498,6 +547,8 @@ def test_scripts_that_cannot_be_taken_apart_get_a_line(
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+    if "Python" not in said and "null bytes" not in said:  # which are words of Python itself
+        kept_line(error)
     assert not Path("parts").exists()
 
 
@@ -592,13 +643,16 @@ def test_every_pair_of_groups_makes_the_script_that_both_patches_make(folder: Pa
 
 
 def test_a_script_that_settles_in_no_normal_form_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, kept_line: Callable[[str], None]
 ) -> None:
-    with pytest.raises(UserError, match="is not UTF-8"):
+    with pytest.raises(UserError, match="is not UTF-8") as error:
         decoded(b"\xff\xfe", "OLD x.py")
-    with pytest.raises(UserError, match=r"OLD x\.py: is larger than 4 MiB: name one script"):
+    kept_line(str(error.value))
+    with pytest.raises(UserError, match=r"OLD x\.py: is larger than 4 MiB: name one script$"):
         decoded(b"#" * (2**22 + 1), "OLD x.py")
-    with pytest.raises(UserError, match=r"OLD x\.py: has 20001 lines: at most 20000 are taken ap"):
+    with pytest.raises(
+        UserError, match=r"OLD x\.py: has 20001 lines: at most 20000 are taken apart$"
+    ):
         decoded(b"#" * (2**22 - 20_000) + b"\n" * 20_000, "OLD x.py")
     assert decoded(b"x = 1\n" + b"\n" * 19_998, "OLD x.py") == "x = 1\n"
     with pytest.raises(
@@ -608,7 +662,9 @@ def test_a_script_that_settles_in_no_normal_form_is_refused(
     assert decoded(b"x=1", "OLD x.py") == "x = 1\n"
     monkeypatch.setattr("harness.split.source.SETTLES_IN", 1)
     assert decoded(b"x = 1\n", "OLD x.py") == "x = 1\n"
-    with pytest.raises(UserError, match=r"^OLD x\.py: its normal form does not settle: simplify"):
+    with pytest.raises(
+        UserError, match=r"^OLD x\.py: its normal form does not settle: simplify its quoted texts$"
+    ):
         decoded(b"x=1", "OLD x.py")
 
 
@@ -639,6 +695,7 @@ def test_a_group_is_of_the_kind_of_more_than_half_of_its_lines(
         ("a = 9223372036854775810\nassert a % 2 == 1\n", False),  # that times 2 is too large
         ("class C:\n    a: int = 7\n    b = 2\nassert args.a % C.b == 0\n", True),
         ("a, b = 7, 2\nassert a % (b * world) == 0\n", True),
+        ("a, *b = 7, 2, 3\nassert a % 2 == 0\n", True),
         ("a = 7\na = 7\nassert a % 2 == 0\n", False),  # given twice: which one is not told
         ("a = f()\nassert a % 2 == 0\n", False),  # may be even
         ("a = 7\nassert a % 2 == rest\n", False),
@@ -653,6 +710,11 @@ def test_a_group_is_of_the_kind_of_more_than_half_of_its_lines(
         ("a = 7\nassert a % 2 != 1\n", True),
         ("a = 7\nassert a % 2 in (0,)\n", False),
         ("a = b\nb = a\nassert a % 2 == 0\n", False),  # in a circle
+        # of products in products, as of names, what they come to is told up to a depth
+        *((f"assert 7 % ({'1 * (' * 7}2{')' * 7}) == 0\n", True),),
+        *((f"assert 7 % ({'1 * (' * 8}2{')' * 8}) == 0\n", False),),
+        *((f"assert 7 % ({'(' * 7}2{' * 1)' * 7}) == 0\n", True),),
+        *((f"assert 7 % ({'(' * 8}2{' * 1)' * 8}) == 0\n", False),),
     ],
 )
 def test_an_assertion_that_a_scripts_own_numbers_break_is_found(text: str, is_broken: bool) -> None:

@@ -219,6 +219,11 @@ def test_damaged_and_foreign_plans_lend_nothing(tmp_path):
     for name, text in (("torn", '{"name":'), ("theirs", '{"name": "theirs", "foreign": {}}')):
         (tmp_path / "experiments" / name).mkdir()
         (tmp_path / "experiments" / name / "experiment.json").write_text(text)
+    ours = json.loads((tmp_path / "experiments" / "first" / "experiment.json").read_text())
+    for field, value in (("foreign", True), ("imported", True), ("baseline_config", {})):
+        (tmp_path / "experiments" / field).mkdir()
+        text = json.dumps(ours | {"name": field, field: value})
+        (tmp_path / "experiments" / field / "experiment.json").write_text(text)
     assert [p.name for p in plans_of_ours(tmp_path)] == ["first"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from scipy import stats
 
-from reports.analysis.attribution import attributions
+from reports.analysis.attribution import attributions, contrasts_of
 from reports.analysis.compare import compare_all
 from reports.analysis.interactions import interplay
 from reports.analysis.judges import contrast_of
@@ -92,6 +92,24 @@ def test_leaving_out_takes_what_needs_it_along_only_where_the_design_ran_that() 
     }
     assert "a" not in left_out_contrasts(sets, "abc", with_what_needs_it=False)
     assert set(alone_contrasts(sets, "abc")) == {"a", "c"}
+
+
+def test_a_table_has_the_columns_that_its_design_can_fill() -> None:
+    arms = {frozenset(s): s or "base" for s in ("", "a", "b", "ab")}
+    both, three = ["alone", "left_out"], ["alone", "shapley", "left_out"]
+    for design, of_bundle, of_changes in (
+        ("add-one", ["alone"], both),
+        ("explicit", both, both),
+        ("factorial", three, three),
+        ("ladder", ["in_order"], both),
+        ("leave-one-out", both, both),
+        ("shapley", three, three),
+    ):
+        assert [*contrasts_of(design, arms, is_bundle=True)] == of_bundle, design
+        assert [*contrasts_of(design, arms)] == of_changes, design
+    one = {frozenset(s): s or "base" for s in ("", "a")}
+    assert contrasts_of("factorial", one) == {}
+    assert [*contrasts_of("factorial", one, is_bundle=True)] == three
 
 
 def test_of_equally_large_sets_the_first_by_name_stands_for_what_is_left_out() -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import re
 import shutil
 from dataclasses import asdict, replace
@@ -9,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from harness.__main__ import main
 from harness.foreign.history import table_rows
 from harness.foreign.history_pages import printed_rows
 from harness.foreign.history_rows import HistoryRun
-from reports.analysis.chain import COMPILE_MINUTES, ChainRow, chain_rows
+from reports.analysis.chain import COMPILE_MINUTES, ChainRow, Gain, chain_rows
 from reports.inputs.history import (
     HISTORY,
     HISTORY_KEYS,
@@ -77,7 +79,8 @@ def test_a_gain_in_steps_is_learning_and_resolved() -> None:
     row = judged(arm("old", 3.278), arm("new", 3.278, steps=1600))
     assert row.verdict == "resolved"
     assert row.learning is not None
-    assert row.systems is not None
+    assert row.systems is not None and row.settling is None
+    assert row.why == "steps at equal loss: fewer; step time: not told apart"
     assert row.learning.value == pytest.approx(np.log(0.8), abs=0.01)
     assert row.systems.value == pytest.approx(0, abs=0.002)
 
@@ -92,15 +95,24 @@ def test_a_worse_loss_at_fewer_steps_is_turned_into_steps() -> None:
 
 
 def test_a_shorter_step_is_systems_and_within_the_noise_of_nodes_unresolved() -> None:
-    row = judged(arm("old", 3.278), arm("new", 3.278, ms=49.0))
+    old, new = arm("old", 3.278), arm("new", 3.278, ms=49.0)
+    row = judged(old, new)
     assert row.verdict == "unresolved"
     assert row.systems is not None
     assert row.systems.low is not None
     assert row.systems.high is not None
     assert row.systems.value == pytest.approx(np.log(0.98), abs=0.002)
     assert row.systems.high - row.systems.low > 4 * NOISE.nodes.sd
-    assert "the node is unknown" in row.why
-    assert row.settling is not None
+    assert row.why == (
+        "steps at equal loss: not told apart; step time: not told apart; the node is unknown"
+    )
+    assert row.settling is not None and row.total is not None
+    sd = NOISE.era_of("short", "2026-02-01").sd / NOISE.slope.nats_per_log_step
+    power = stats.norm.isf(0.025) + stats.norm.isf(0.2)
+    n = math.ceil(2 * (power * sd / row.total.value) ** 2) + 1
+    assert n > 3 and row.settling.runs == 2 * n
+    of_both = np.exp(old.log_times).mean() + np.exp(new.log_times).mean()
+    assert row.settling.gpu_hours == pytest.approx(8 * n * of_both / 3600)
     both_compile = 2 * COMPILE_MINUTES / 60
     assert row.settling.compiling == pytest.approx(8 * both_compile)
     assert row.settling.price == pytest.approx(2.5 * (row.settling.gpu_hours + 8 * both_compile))
@@ -116,8 +128,39 @@ def test_a_loss_that_is_not_told_from_zero_says_what_would_settle_it_too() -> No
     assert row.settling.runs == judged(arm("old", 3.278), arm("new", 3.278, ms=49.0)).settling.runs
 
 
+def ends(gain: Gain | None) -> tuple[float, float]:
+    assert gain is not None and gain.low is not None and gain.high is not None
+    return gain.low, gain.high
+
+
+def test_an_interval_of_steps_carries_the_losses_and_the_slope_and_one_of_time_the_steps_too() -> (
+    None
+):
+    old, new = arm("old", 3.278), arm("new", 3.288, steps=1600, ms=49.0)
+    row = judged(old, new)
+    assert row.loss is not None and row.learning is not None
+    slope = NOISE.slope.nats_per_log_step
+    value = np.log(0.8) + row.loss.value / slope
+    of_slope = 1.96 * NOISE.slope.se * abs(row.loss.value) / slope**2
+    half = np.hypot(np.ptp(ends(row.loss)) / 2 / slope, of_slope)
+    assert row.learning.value == pytest.approx(value)
+    assert ends(row.learning) == pytest.approx((value - half, value + half))
+    assert row.systems is not None and row.total is not None
+    both = np.hypot(half, np.ptp(ends(row.systems)) / 2)
+    value += row.systems.value
+    assert ends(row.total) == pytest.approx((value - both, value + both))
+    before, after = (np.exp(figures.log_times.mean()) for figures in (old, new))
+    assert row.time_s is not None and row.time_s.value == pytest.approx(after - before)
+    low, high = (1 + end / before for end in ends(row.time_s))
+    assert low < after / before < high and low * high == pytest.approx((after / before) ** 2)
+
+
 def test_what_got_slower_is_contradicted() -> None:
-    assert judged(arm("old", 3.278), arm("new", 3.278, steps=2600)).verdict == "contradicted"
+    row = judged(arm("old", 3.278), arm("new", 3.278, steps=2600, ms=70.0))
+    assert row.verdict == "contradicted"
+    assert row.why == "steps at equal loss: more; step time: longer"
+    faster = judged(arm("old", 3.278), arm("new", 3.278, ms=20.0))
+    assert faster.why == "steps at equal loss: not told apart; step time: shorter"
 
 
 def test_other_hardware_a_missing_log_and_no_predecessor_are_not_comparable() -> None:
@@ -132,6 +175,17 @@ def test_other_hardware_a_missing_log_and_no_predecessor_are_not_comparable() ->
     )  # fmt: skip
     (missing,) = chain_rows([link], {"old": old}, NOISE)
     assert (missing.verdict, missing.why) == ("not comparable", "no log of the record")
+    (first,) = chain_rows([replace(link, arm="old", parent="gone")], {"old": old}, NOISE)
+    assert (first.verdict, first.why) == ("not comparable", "no log of its predecessor")
+    other = replace(arm("new", 3.278, steps=1600), gpu="H200", n_gpus=1)
+    unknown = replace(old, gpu="", n_gpus=0)  # is no other machine
+    assert judged(unknown, other).verdict == "resolved"
+    assert judged(other, unknown).verdict == "contradicted"
+    row = judged(old, replace(other, gpu=old.gpu))
+    assert row.why == "other hardware: 1 GPUs against 8"
+    row = judged(other, replace(old, n_gpus=1))
+    assert row.why == "other hardware: NVIDIA H100 against H200"
+    assert judged(replace(other, gpu=old.gpu), old).why == "other hardware: 8 GPUs against 1"
 
 
 def test_a_record_of_the_same_program_is_held_against_nothing() -> None:
@@ -140,16 +194,58 @@ def test_a_record_of_the_same_program_is_held_against_nothing() -> None:
 
 
 def test_what_logs_without_times_leave_open_has_no_price() -> None:
-    old, new = (replace(arm(name, 3.278, n=2), log_times=np.array([])) for name in ("old", "new"))
-    settling = judged(old, replace(new, steps=1999), by_steps=True).settling
-    assert settling is not None and settling.runs >= 6 and settling.runs % 2 == 0
-    assert np.isnan([settling.gpu_hours, settling.compiling, settling.price]).all()
+    arms = arm("old", 3.278, n=2), replace(arm("new", 3.278, n=2), steps=1999)
+    with_times = judged(*arms, by_steps=True).settling
+    assert with_times is not None and with_times.runs >= 6 and with_times.gpu_hours > 0
+    for silent in ({0}, {1}, {0, 1}):
+        logs = [
+            replace(a, log_times=a.log_times[: 2 * (i not in silent)]) for i, a in enumerate(arms)
+        ]
+        settling = judged(*logs, by_steps=True).settling
+        assert settling is not None and settling.runs == with_times.runs
+        assert np.isnan([settling.gpu_hours, settling.compiling, settling.price]).all()
 
 
 def test_one_run_resolves_nothing() -> None:
     row = judged(arm("old", 3.278), arm("new", 3.278, steps=1000, n=1))
     assert row.verdict == "unresolved"
-    assert "too few runs" in row.why
+    assert row.why == "too few runs for an interval (n = 1 in the smaller arm)"
+    for gpus, counted in ((1, 1), (0, 8)):  # of a node, where no log says how many
+        old, new = arm("old", 3.278, gpus=gpus), arm("new", 3.278, steps=1000, n=1, gpus=gpus)
+        settling = judged(old, new).settling
+        assert settling is not None and settling.runs == 2 * 3
+        assert settling.gpu_hours == pytest.approx(3 * (100 + 50) * counted / 3600, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (-2.0, -1.0, "resolved"),
+        (1.0, 2.0, "contradicted"),
+        (-1.0, 1.0, "unresolved"),
+        (-1.0, 0.0, "unresolved"),
+        (0.0, 1.0, "unresolved"),
+        (None, None, "unresolved"),
+        (None, -1.0, "unresolved"),
+        (1.0, None, "unresolved"),
+    ],
+)
+def test_a_gain_is_told_where_its_interval_leaves_zero(
+    low: float | None, high: float | None, verdict: str
+) -> None:
+    assert Gain(value=0.0, low=low, high=high).verdict == verdict
+
+
+@pytest.mark.parametrize("silent", [0, 1])
+def test_where_the_logs_of_one_arm_have_no_times_a_track_of_times_tells_its_loss_alone(
+    silent: int,
+) -> None:
+    arms = [arm("old", 3.278), arm("new", 3.268)]
+    arms[silent] = replace(arms[silent], log_times=np.array([]))
+    row = judged(arms[0], arms[1])
+    assert (row.verdict, row.why) == ("not comparable", "no times in the logs")
+    assert row.loss is not None and row.loss.value == pytest.approx(-0.01, abs=0.002)
+    assert row.time_s is row.total is row.settling is None
 
 
 def test_a_run_that_diverged_is_not_passed_over() -> None:
@@ -170,7 +266,7 @@ def test_a_changed_environment_is_named() -> None:
 
 def test_a_track_of_steps_needs_no_times() -> None:
     row = judged(arm("old", 3.278), arm("new", 3.278, steps=1600, gpus=1), by_steps=True)
-    assert row.verdict == "resolved"
+    assert (row.verdict, row.why) == ("resolved", "steps at equal loss: fewer")
     assert row.systems is None
 
 

@@ -16,6 +16,7 @@ from reports.analysis.compare import compare_all
 from reports.analysis.outcomes import noise_floor
 from reports.analysis.samples import outliers, unequal_noise
 from reports.inputs.load import load
+from reports.inputs.memory import Memory
 from reports.inputs.recorded import first_crossing
 from reports.stats.contrasts import Sample
 from reports.stats.sequential import Continue, Stop, t_mixture
@@ -462,18 +463,22 @@ def test_the_rule_keeps_its_least_and_its_most(tmp_path):
     assert decide(adaptive(tmp_path / "a", 2, {"decide": 0.05}, arms=STRONG)) == Continue(
         n=1, reason="2 of at least 3 seeds"
     )
-    assert isinstance(decide(adaptive(tmp_path / "b", 12, {"decide": 0.05}, arms=NULL)), Stop)
+    most = decide(adaptive(tmp_path / "b", 12, {"decide": 0.05}, arms=NULL))
+    assert most == Stop(reason="12 seeds, the most allowed; open: same")
 
 
 def test_half_width_stops_when_narrow(tmp_path):
     rule = {"half_width": 0.01}
-    assert isinstance(decide(adaptive(tmp_path / "a", 8, rule, arms=NULL, sd=0.001)), Stop)
-    assert isinstance(decide(adaptive(tmp_path / "b", 8, rule, arms=NULL, sd=0.02)), Continue)
+    narrow = decide(adaptive(tmp_path / "a", 8, rule, arms=NULL, sd=0.001))
+    assert narrow == Stop(reason="every interval is within +-0.01")
+    wide = decide(adaptive(tmp_path / "b", 8, rule, arms=NULL, sd=0.02))
+    assert wide == Continue(n=1, reason="8 seeds; open: same")
 
 
 def test_without_a_rule_the_planned_seeds_are_the_answer(tmp_path):
     write_experiment(tmp_path, arms=NULL)
-    assert isinstance(decide(load("split", tmp_path)), Stop)
+    said = decide(load("split", tmp_path))
+    assert said == Stop(reason="the planned seeds are run; there is no stopping rule")
 
 
 # ---- loading
@@ -524,9 +529,32 @@ def test_an_experiment_without_any_result_is_a_table_of_pending_runs(tmp_path):
     )
     experiment = load("split", tmp_path)
     assert set(experiment.runs["status"]) == {"pending"} and experiment.curves.empty
-    c = compare_all(experiment)
+    told = {"retired": ("n1 gets no more runs",), "unsound": ("run x is left out: torn",)}
+    c = compare_all(replace(experiment, **told))
     assert c.comparisons == {} and c.cells["same"].n_pending == 2 and c.noise.sd is None
+    assert c.notes == ("n1 gets no more runs.", "run x is left out: torn.")
     assert isinstance(experiment.runs, pd.DataFrame)
+
+
+def test_what_is_to_be_known_of_the_runs_stands_above_the_table_in_one_order(tmp_path, kept_line):
+    write_experiment(tmp_path, arms=NULL, n_seeds=3)
+    made = load("split", tmp_path)
+    arms = (made.plan.arms[0], replace(made.plan.arms[1], environment_effect="torch 2.9"))
+    of_base = made.runs["arm"] == "base"
+    sessions = made.runs["block"].astype(str).where(of_base | (made.runs["block"] < 2), "alone")
+    runs = made.runs.assign(session=sessions, borrowed=of_base & (made.runs["block"] == 0))
+    told = {"retired": ("n1 gets no more runs",), "memory": Memory(notes=("Of a memory.",))}
+    c = compare_all(replace(made, runs=runs, plan=replace(made.plan, arms=arms), **told))
+    kept_line("\n".join(c.notes))
+
+
+def test_an_interval_holds_for_the_family_that_the_memory_knows(tmp_path):
+    """Of ten changes asked about this baseline one is this: a tenth of the error rate."""
+    write_experiment(tmp_path, arms=NULL, n_seeds=3)
+    made = load("split", tmp_path)
+    of_ten = compare_all(replace(made, memory=Memory(family=10))).of("same", "val_loss")
+    alone = compare_all(made, level=0.995).of("same", "val_loss")
+    assert (of_ten.low, of_ten.high) == pytest.approx((alone.low, alone.high))
 
 
 def test_an_arm_that_always_diverges_is_said_to(tmp_path):

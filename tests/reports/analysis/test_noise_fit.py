@@ -3,6 +3,7 @@
 import math
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +191,29 @@ def test_a_run_without_its_program_or_its_time_tells_nothing_of_nodes(lacking: s
     rows += [figures(arm, **{lacking: ""}) for arm in ("2025-03-02_b", "2025-03-03_c")]
     with pytest.raises(ValueError, match="no program ran on several nodes"):
         fitted(rows)
+
+
+def two_lengths(*longer: str) -> list[dict[str, str]]:
+    """Two runs at 2000 steps, and of other recipes one more of these at 2200 steps."""
+    rows = []
+    for arm in ("2025-03-01_a", *longer):
+        name = {"recipe": arm, "program": arm}
+        rows += [figures(arm, val_loss=loss, **name) for loss in ("3.280", "3.281")]
+        rows += [figures(arm, **name, driver="two")]
+        rows += [figures(arm, **name, steps="2200", val_loss="3.27")]
+    return rows
+
+
+def test_a_pair_of_the_last_date_makes_the_slope_and_one_behind_it_the_later_one() -> None:
+    noise = fitted(two_lengths("2025-12-31_b", "2026-01-01_c", "2026-01-02_d")).noise
+    assert noise.slope.n_pairs == 2
+    assert noise.slope_later is not None and noise.slope_later.n_pairs == 2
+
+
+def test_a_run_of_no_date_is_refused(kept_line: Callable[[str], None]) -> None:
+    with pytest.raises(ValueError) as error:
+        fitted([*two_lengths(), figures("a", date="")])
+    kept_line(str(error.value))
 
 
 def figures(arm: str, **differs: str) -> dict[str, str]:

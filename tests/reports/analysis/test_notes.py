@@ -1,13 +1,22 @@
 """The sentences above the table: who differs in its environment, who has no partner, what was borrowed, what has no loss."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pytest
 
 from harness.run.plan import Plan, PlanArm
-from reports.analysis.notes import environment_notes, loss_notes, pool_notes, session_notes
+from reports.analysis.notes import (
+    TELLING,
+    environment_notes,
+    loss_notes,
+    pool_notes,
+    session_notes,
+    time_notes,
+)
 from reports.inputs.experiment import Experiment
 from reports.inputs.noise import benchmark_noise
 
@@ -102,15 +111,64 @@ def test_without_the_pool_or_without_a_borrowed_loss_nothing_is_told_of_it() -> 
         assert pool_notes(experiment, losses) == []
 
 
-def test_an_arm_without_a_loss_and_arms_without_a_common_end_are_told() -> None:
+def of_time(metric: str = "step_ms", **how: Any) -> Any:
+    """A comparison of a time that tells nothing: three runs of an arm, and three of the baseline."""
+    usual = {"arm": "a", "baseline": "base", "kind": "undecided", "ratio_low": 0.9}
+    logs = [np.log([90.0, 100.0, 120.5]), np.log([95.0, 99.0, 105.0])]
+    samples = {
+        "of_arm": SimpleNamespace(values=logs[0]),
+        "of_baseline": SimpleNamespace(values=logs[1]),
+    }
+    return SimpleNamespace(metric=metric, **usual | {"ratio_high": 1.1} | samples | how)
+
+
+def test_of_times_too_noisy_for_any_claim_the_widest_arm_is_named(
+    kept_line: Callable[[str], None],
+) -> None:
+    (note,) = time_notes([of_time(), of_time("train_time_s"), of_time("val_loss", kind="helps")])
+    kept_line(note)
+    quiet = SimpleNamespace(values=np.log([99.0, 101.0]))
+    (note,) = time_notes([of_time(of_arm=quiet)])
+    assert note.endswith(" and runs of base alone took from 95.00 to 105.0 ms a step.")
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "is_told"),
+    [
+        ([], False),
+        ([of_time("train_time_s")], False),
+        ([of_time(ratio_low=None)], False),  # no interval
+        ([of_time(ratio_high=None)], True),  # one without an end
+        ([of_time(ratio_low=0.96, ratio_high=1.04)], False),
+        ([of_time(ratio_low=0.96)], True),
+        ([of_time(ratio_high=1.04)], True),
+        ([of_time(ratio_low=1 - TELLING, ratio_high=1.04)], True),
+        ([of_time(ratio_low=0.96, ratio_high=1 + TELLING)], True),
+        ([of_time(), of_time(arm="b", ratio_low=0.96, ratio_high=1.04)], False),
+        ([of_time(), of_time(arm="b", kind="equal")], False),
+        ([of_time(), of_time("time_to_target", kind="helps")], False),
+        ([of_time(), of_time("train_time_s", ratio_low=0.96, ratio_high=1.04)], True),
+    ],
+)
+def test_times_are_too_noisy_where_no_interval_of_a_step_tells_five_percent(
+    comparisons: list[Any], is_told: bool
+) -> None:
+    assert bool(time_notes(comparisons)) == is_told
+
+
+def test_an_arm_without_a_loss_and_arms_without_a_common_end_are_told(
+    kept_line: Callable[[str], None],
+) -> None:
     runs = table(
         *({"arm": "a", "status": "diverged"} for _ in range(2)),
         {"arm": "b"},
         {"status": "diverged"},
     )
     (note,) = loss_notes(runs, ("a", "b", "c"), 100)
-    assert note.startswith("All 2 runs of a diverged: there is no loss to compare")
+    assert note == "All 2 runs of a diverged: there is no loss to compare, see the outcomes."
+    (note,) = loss_notes(runs[1:], ("a",), 100)
+    assert note == "The run of a diverged: there is no loss to compare, see the outcomes."
     _, own = loss_notes(runs, ("a",), None)
-    assert own.startswith("The arms share no number of steps")
+    kept_line(own)
     assert loss_notes(runs[:0], ("a",), None) == []
     assert loss_notes(table({"arm": "a"}, {"arm": "a", "status": "diverged"}), ("a",), 0) == []

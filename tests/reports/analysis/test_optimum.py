@@ -223,6 +223,10 @@ def test_the_slope_of_a_parabola_is_its_slope():
     places = np.array([0.0, 1.0, 3.0, 4.0])
     y = 2 + 3 * places + 5 * places**2
     assert [float(slope_weights(places, x) @ y) for x in (0.0, 2.0)] == pytest.approx([3.0, 23.0])
+    of_two = np.stack([y, 3 * y], axis=1)[None].repeat(2, axis=0)  # at two points of another axis
+    slopes = Slopes(losses=of_two, places=places, alpha=0.05)
+    assert [slopes.at(x).value for x in (0.0, 2.0)] == pytest.approx([6.0, 46.0])
+    assert slopes.curvature.value == pytest.approx(20.0)
 
 
 def test_the_headline_begins_with_the_place_and_verify_recomputes_it(tmp_path):

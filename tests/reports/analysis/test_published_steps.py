@@ -5,7 +5,8 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from reports.analysis.published_steps import own_effect, published_steps
+from reports.analysis.published import in_percent
+from reports.analysis.published_steps import in_nats, own_effect, published_steps
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
 from reports.inputs.noise import PUBLISHED, benchmark_noise
@@ -117,6 +118,12 @@ def test_our_own_effect_is_paired_or_says_why_there_is_none():
         assert effect is None and why.startswith(said), (facts, why)
     other = runs.assign(gpu=runs["gpu"].mask(of_b, "A100"))
     assert own_effect(other, ("b", "a"), "val_loss")[1] == ""  # no loss depends on it
+
+
+def test_sizes_of_losses_are_told_in_nats_with_four_digits_behind_the_point():
+    assert in_nats(0.00456789) == "0.0046 nats per token"
+    assert in_nats(-0.5) == "-0.5000 nats per token"
+    assert in_percent(0.0456789) == "4.6 %"
 
 
 def test_times_without_blocks_on_several_nodes_have_the_error_of_two_nodes():

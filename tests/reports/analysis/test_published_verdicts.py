@@ -2,12 +2,23 @@
 
 import json
 import math
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
+from scipy import stats
 
-from harness.run.plan import PlanArm
+from harness.run.plan import Plan, PlanArm, PlanCorpus
 from reports.analysis.compare import compare_all
-from reports.analysis.published import difference, judge, own_arm, published_verdict, too_uncertain
+from reports.analysis.published import (
+    beside_the_published,
+    difference,
+    judge,
+    not_at_full_size,
+    own_arm,
+    published_verdict,
+    too_uncertain,
+)
 from reports.inputs.load import load
 from reports.inputs.published import published_record
 from reports.stats.intervals import Estimate
@@ -31,8 +42,10 @@ SURE = Estimate(value=-0.10, se=0.005)  # a published effect of 10 % known to 0.
         ),
     ],
 )
-def test_verdicts(own, published, verdict):
-    assert judge(own, published)[0] == verdict
+def test_verdicts(own, published, verdict, kept_line):
+    said, why = judge(own, published)
+    assert said == verdict
+    kept_line(why)
 
 
 @pytest.mark.parametrize(("size", "tested"), [(7.4, False), (7.5, True)])
@@ -97,6 +110,78 @@ def test_the_common_error_uses_the_smaller_df():
 def test_the_whole_record_is_the_arm_with_most_changes():
     arms = [("a", ("x",)), ("all", ("x", "y")), ("b", ("y",))]
     assert own_arm([PlanArm(name=name, changes=changes) for name, changes in arms]) == "all"
+    arms.append(("again", ("y", "x")))  # of two, the last
+    assert own_arm([PlanArm(name=name, changes=changes) for name, changes in arms]) == "again"
+
+
+def test_both_effects_have_intervals_of_95_percent_in_percent_of_the_time():
+    old, new = published_record("r14"), published_record("r15")
+    ours = Estimate(value=-0.2, se=0.03, df=4)
+    seen = published_verdict("r15", "r14", "a", ours=ours)
+    assert (seen.record, seen.against, seen.arm, seen.n_published) == ("r15", "r14", "a", (75, 38))
+    low, high = stats.t.interval(0.95, 4, -0.2, 0.03)
+    theirs, se = math.log(new.time_s / old.time_s), math.hypot(new.log_time_se, old.log_time_se)
+    found = (seen.percent_low, seen.percent, seen.percent_high)
+    assert found == pytest.approx([100 * math.expm1(x) for x in (low, -0.2, high)])
+    found = (seen.published_percent_low, seen.published_percent, seen.published_percent_high)
+    ends = (theirs - 1.96 * se, theirs, theirs + 1.96 * se)
+    assert found == pytest.approx([100 * math.expm1(x) for x in ends])
+    assert seen.margin_percent == pytest.approx(50 * abs(theirs))
+    assert seen.published_s == new.time_s - old.time_s
+    of_each = (new.time_s * new.log_time_se, old.time_s * old.log_time_se)
+    assert seen.published_s_error == pytest.approx(1.96 * math.hypot(*of_each))
+
+
+@pytest.mark.parametrize(
+    ("record", "how"),
+    [
+        ("r15", {"ours": None}),
+        ("r15", {"ours": SURE, "not_testable": "nothing ran here"}),
+        ("r08", {"ours": None}),
+    ],
+)
+def test_what_cannot_be_judged_has_a_verdict_and_its_reason(record, how, kept_line):
+    seen = published_verdict(record, {"r15": "r14", "r08": "r07"}[record], "a", **how)
+    assert (seen.percent is None) == (how["ours"] is None)
+    kept_line(f"{seen.verdict}: {seen.why}")
+
+
+@pytest.mark.parametrize(
+    ("of_arm", "of_base", "is_testable"),
+    [
+        (("2.7",), ("2.4",), True),
+        (("2.7", None), ("2.4", "2.5"), True),
+        (("2.7",), ("2.7",), False),
+        (("2.7", "2.4"), ("2.4",), False),
+        ((None,), ("2.4",), False),
+        (("2.7",), (None,), False),
+    ],
+)
+def test_a_change_of_torch_is_tested_where_the_arm_ran_with_none_of_the_baselines(
+    of_arm, of_base, is_testable
+):
+    arms = (PlanArm(name="base"), PlanArm(name="new", changes=("torch",)))
+    text = PlanCorpus(name="fineweb10B")
+    plan = Plan(name="x", baseline="base", base="r06", published="r07", arms=arms, corpus=text)
+    rows, environments = [], {}
+    for name, versions in (("new", of_arm), ("base", of_base)):
+        for torch in versions:
+            rows.append({"arm": name, "run_id": f"run{len(rows)}"})
+            environments[rows[-1]["run_id"]] = {"lock": {"torch": torch}}
+    ran = SimpleNamespace(plan=plan, runs=pd.DataFrame(rows), environments=environments)
+    unresolved = SimpleNamespace(log_ratio=lambda arm: None)
+    seen = beside_the_published(ran, unresolved, anytime=False)
+    assert seen.arm == "new"
+    told = "record 7 is a change of torch version: it needs an arm with that environment"
+    assert (seen.why == told, seen.verdict == "not testable here") == (not is_testable,) * 2
+
+
+@pytest.mark.parametrize(
+    ("scale", "corpus"),
+    [("gpt2", "fineweb10B"), ("", "FineWeb"), ("tiny", "fineweb10B"), ("gpt2", "stdlib"), ("", "")],
+)
+def test_a_published_delta_is_of_full_size_on_its_text(scale, corpus, kept_line):
+    kept_line(not_at_full_size(Plan(name="x", scale=scale, corpus=PlanCorpus(name=corpus))))
 
 
 ARMS = (

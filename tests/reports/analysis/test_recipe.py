@@ -10,6 +10,7 @@ from harness.config.presets import preset_values, to_config
 from harness.run.plan import Plan, PlanArm, PlanCorpus
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_columns import RECIPE_COLUMNS
+from reports.analysis.recipe_facts import setting_words
 from reports.inputs.load import load
 from tests.report_fixtures import write_experiment
 
@@ -120,6 +121,17 @@ def test_formats_are_words_and_a_policy_is_none_where_all_is_fp32():
     assert fact("kernels", base=(forced,), environments=[{"gpus": []}]).endswith(", compiled")
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        *((None, "off"), (False, "off"), (True, "on"), ("", ""), ("flex", "flex")),
+        *((0, "0"), (1, "1"), (0.25, "0.25"), ({"b": 1, "a": [2, None]}, '{"a":[2,null],"b":1}')),
+    ],
+)
+def test_a_setting_is_as_a_person_reads_it(value, words):
+    assert setting_words(value) == words
+
+
 def test_what_a_device_replaces_is_told_in_words():
     notes = for_device(to_config(preset_values("r08")[0]), "cpu", frozenset())[1]
     assert fact("substituted", base=({**RUN, "substituted": [*notes]},)) == [
@@ -139,6 +151,11 @@ def test_runs_that_differ_tell_every_value_once():
     assert fact("steps", a=({**RUN, "budget": 50},)) == {"base": 100, "a": 50}
     assert fact("steps", base=({**RUN, "budget": 50}, RUN)) == [50, 100]
     assert fact("steps", a=({**RUN, "budget": 50},), budget=50) == 50
+    for foreign, made, told in (
+        *((False, (90,), 100), (True, (90,), 90), (True, (80, 90), [80, 90]), (True, (), 100)),
+    ):
+        asked = recipe(plan=replace(PLAN, foreign=foreign))
+        assert BY_KEY["steps"].of(replace(asked, steps=made)) == told
     between = result("2026-01-06T08:00:00Z")
     late = (result("2026-01-07T08:00:00Z", 11), result(), between, result(None, None))
     late_ones = {"base": late[:1], "a": late[1:]}
@@ -187,6 +204,11 @@ def test_what_no_run_tells_is_unknown():
         ([{"cpu": "EPYC", "gpus": []}], "EPYC"),
         ([{"cpu": "EPYC", "gpus": ["H100", "H200"]}], "H100"),
         ([{"gpus": [{"name": "H100"}]}, {"gpus": ["H200"]}], ["H100", "H200"]),
+        ([{"gpus": [{"name": "H100"}, {"name": "H200"}]}], "H100"),
+        (
+            [{"gpus": [{"name": "H100"}, "H200"]}, {"gpus": ["A100", {"name": "H200"}]}],
+            ["H100", "A100"],
+        ),
     ],
 )
 def test_the_device_is_the_accelerator_or_the_processor(environments, device):

@@ -153,10 +153,11 @@ def test_copies_are_the_same_run_file_or_numbers_of_one_arm_budget_and_role() ->
 
 def test_arms_stand_with_the_baseline_first_and_points_of_axes_apart() -> None:
     point = PlanArm(name="a at x2", of="a", point={"lr": "x2"})
-    plan = Plan(name="x", baseline="base", arms=(*plan_of().arms, point))
-    assert samples.arms_in_order(plan) == ("base", "a", "a at x2")
+    half = PlanArm(name="0.5", of="a", point={"lr": "x0.5"})
+    plan = Plan(name="x", baseline="base", arms=(*plan_of().arms, point, half))
+    assert samples.arms_in_order(plan) == ("base", "a", "a at x2", "0.5")
     assert [arm.name for arm in samples.arms_off_the_axes(plan)] == ["a", "base"]
-    assert samples.arms_on_the_axes(plan) == [point]
+    assert samples.arms_on_the_axes(plan) == [point, half]
 
 
 def test_runs_are_of_a_role_where_there_is_one_and_at_the_longest_shared_budget() -> None:
@@ -170,6 +171,7 @@ def test_runs_are_of_a_role_where_there_is_one_and_at_the_longest_shared_budget(
     assert samples.shared_budget(runs[[False, True, False, True]], ARMS) is None
     assert samples.shared_budget(runs, ()) is None
     assert samples.at_budget(runs, 100)["run_id"].tolist() == ["r0", "r2"]
+    assert samples.at_budget(runs, 200)["run_id"].tolist() == ["r1"]
     assert samples.at_budget(runs, None)["run_id"].tolist() == ["r1", "r3"]
 
 
@@ -181,15 +183,17 @@ def test_a_sample_is_the_finite_values_of_finished_runs_with_blocks_that_are_see
         {"val_loss": 3.25, "seed": None},
         {"val_loss": 3.0, "block": None},
         {"arm": "base"},
+        {"status": "timeout"},
+        {"status": "claimed"},
     )
     found = samples.sample(runs, "a", "val_loss")
     assert (found.values.tolist(), found.n_diverged) == ([3.5, 3.25, 3.0], 1)
     assert found.blocks == (0, None, None)
-    times = samples.sample(runs.assign(step_ms=[10.0, NAN, 5, 20, 40, 1]), "a", "step_ms")
-    assert np.exp(times.values).tolist() == pytest.approx([10, 20, 40])
+    times = samples.sample(runs.assign(step_ms=[0.5, NAN, 5, 20, 40, 1, 9, 9]), "a", "step_ms")
+    assert np.exp(times.values).tolist() == pytest.approx([0.5, 20, 40])
     assert (times.blocks, times.n_diverged) == ((0, 3, None), 0)  # in time blocks need no seed
     with pytest.raises(ValueError, match="arm 'a': step_ms of 0 in run r3 is no time"):
-        samples.sample(runs.assign(step_ms=[10.0, NAN, 5, 0, 40, 1]), "a", "step_ms")
+        samples.sample(runs.assign(step_ms=[10.0, NAN, 5, 0, 40, 1, 9, 9]), "a", "step_ms")
 
 
 def test_final_losses_are_those_of_an_arm_at_the_shared_budget_with_what_is_doubted() -> None:
@@ -267,6 +271,14 @@ def test_an_outlier_is_more_than_five_robust_sds_away() -> None:
         losses = [100.0, 101.0, 99.0, 102.0 if far < 0 else 98.0, 100.0 + far]
         runs = table(*({"val_loss": loss} for loss in losses))
         assert samples.outliers(runs, "a") == found, far
+
+
+def test_four_values_tell_no_outlier_and_of_runs_that_did_not_finish_none_is_asked() -> None:
+    four = [{"val_loss": loss} for loss in (100.0, 101.0, 99.0, 150.0)]
+    assert samples.outliers(table(*four), "a") == ()
+    for status in ("timeout", "claimed", "diverged"):
+        assert samples.outliers(table(*four, {"status": status, "val_loss": 100.5}), "a") == ()
+    assert samples.outliers(table(*four, {"val_loss": 100.5}), "a") == ("r3",)
 
 
 def test_where_most_values_are_equal_no_spread_tells_an_outlier() -> None:

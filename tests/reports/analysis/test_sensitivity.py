@@ -113,7 +113,12 @@ def test_the_best_rate_is_the_lowest_point_of_the_quadratic() -> None:
     losses = {f: [2.0 + (math.log(f) - math.log(0.8)) ** 2] for f in (0.5, 1.0, 2.0)}
     found = best(losses)
     assert found.factor == pytest.approx(0.8)
-    assert not found.at_edge
+    assert (found.at_edge, found.how) == (False, "quadratic in log rate")
+    two = best({0.5: [2.0, 4.0], 1.0: [2.5, 2.6]})  # by their means
+    how = "best point of the grid, which shows no minimum"
+    assert (two.factor, two.at_edge, two.how) == (1.0, True, how)
+    hill = best({0.5: [3.0], 1.0: [1.0], 2.0: [3.1], 4.0: [2.0], 8.0: [1.5]})
+    assert (hill.factor, hill.at_edge, hill.how) == (1.0, False, how)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Arms whose steps read different numbers of tokens: steps, tokens and gains by hand."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 from reports.analysis.arm_values import ArmRow, gain_part, has_resolved
 from reports.analysis.attribution import time_judges
 from reports.analysis.compare import compare_all
-from reports.analysis.step_tokens import step_tokens, token_notes
+from reports.analysis.step_tokens import ALIKE, is_alike, step_tokens, token_notes
 from reports.analysis.tables import tokens_rows
 from reports.analysis.time_estimates import decompositions, time_estimates
 from reports.analysis.time_model import TimeModel
@@ -122,6 +122,25 @@ def test_where_steps_are_a_unit_no_tokens_are_told() -> None:
     assert (part.step_ratio, part.is_learning_told) == (1.0, None)
     assert part.learning_s == pytest.approx((0.1 + 0.05) / 2 * 150, rel=1e-6)
     assert token_notes({}, time_estimates(time), share_steps=True) == []
+
+
+def test_two_numbers_are_alike_within_one_percent_either_way() -> None:
+    ratios = (1.0, ALIKE, 1 / ALIKE, ALIKE + 1e-9, 1 / ALIKE - 1e-9)
+    assert [is_alike(ratio) for ratio in ratios] == [True, True, True, False, False]
+
+
+@pytest.mark.parametrize(("n_arms", "share_steps"), [(4, True), (5, False)])
+def test_of_more_than_four_arms_the_rest_is_counted(
+    n_arms: int, share_steps: bool, kept_line: Callable[[str], None]
+) -> None:
+    arms = [f"arm{i}" for i in range(n_arms)]
+    estimates = time_estimates(model_of((3000, 3150), (100, 50), (4096, 2048)))
+    times = dict.fromkeys(arms, estimates["arm"])
+    times["far"] = replace(estimates["arm"], extrapolated=True)
+    times["none"] = replace(estimates["arm"], tokens=None)
+    of_step = {arm: 1024.0 * (i + 1) for i, arm in enumerate(arms)}
+    (note,) = token_notes(of_step, times, share_steps=share_steps)
+    kept_line(note)
 
 
 def test_learning_is_fewer_tokens_and_systems_is_faster_ones() -> None:

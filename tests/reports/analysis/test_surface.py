@@ -176,6 +176,33 @@ def test_what_is_no_bowl_among_the_points_is_said_plainly(tmp_path, shape, where
     assert check_data(read_page(render([made])), None) == []
 
 
+@pytest.mark.parametrize("shape", ["plane", "dome"])
+def test_what_is_no_bowl_is_told_at_half_the_error_rate_which_the_region_leaves(bowl, shape):
+    at = {f"base @ muon_lr {a}, adam_lr {b}": z for z, (a, b) in zip(Z, WORDS, strict=True)}
+    places = np.array([at.get(arm, np.zeros(2)) for arm in bowl.runs["arm"]])
+    noise = np.random.default_rng(3).normal(size=len(places))
+    bent = places[:, 0] if shape == "plane" else -(places**2).sum(axis=1)
+
+    def found(size):
+        runs = bowl.runs.assign(val_loss=3 + 1e-3 * (noise + size * bent))
+        return optima(replace(bowl, runs=runs))[0]
+
+    def told(surface, alpha):
+        return surface.slope_sign(0, alpha) if shape == "plane" else surface.is_told_no_bowl(alpha)
+
+    flat, steep = found(0.0).surface, found(40.0).surface
+    for alpha, stricter, is_told in ((0.025, 0.0025, True), (0.05, 0.025, False)):
+        for size in np.linspace(0, 40, 401):
+            coefficients = flat.coefficients * (1 - size / 40) + steep.coefficients * size / 40
+            between = replace(flat, coefficients=coefficients)
+            if told(between, alpha) and not told(between, stricter):
+                break
+        first = found(size)
+        assert (told(first.surface, alpha), told(first.surface, stricter)) == (1, 0)
+        where = Lowest.FIRST if shape == "plane" else Lowest.NOWHERE
+        assert first.where is (where if is_told else Lowest.UNTOLD)
+
+
 def test_a_place_beyond_the_points_asks_for_a_wider_end(tmp_path):
     made = drawn(tmp_path, {"base": (0, 0)}, shape=lambda z: 0.06 - 0.2 * z[0])
     plan = replace(made.plan, confirm=True)

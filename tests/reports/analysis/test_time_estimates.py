@@ -67,8 +67,6 @@ def model_of(
         runs=runs,
         step=step,
         comparable=frozenset(comparable),
-        elsewhere=frozenset(),
-        is_cut=False,
         why_not="",
         warnings=(),
     )

@@ -1,6 +1,7 @@
 """A loss in steps and seconds by the slope of arms of another length: how far that is measured."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pandas as pd
@@ -29,12 +30,17 @@ FOREIGN = Plan(name="worth", foreign=True, baseline="base")
 SHORT = {**ARMS, frozenset("nz"): "short z", frozenset("n"): "short"}
 
 
-def test_a_slope_needs_an_arm_that_differs_from_another_in_length_alone_in_two_blocks() -> None:
+def test_a_slope_needs_an_arm_that_differs_from_another_in_length_alone_in_two_blocks(
+    kept_line: Callable[[str], None],
+) -> None:
     runs = runs_of(base=3.0, a=2.9, short=3.02, **{"short z": 9.9})
     worth = Worth.of(runs, FOREIGN, SHORT)  # of z alone there is no arm
     assert worth is not None
     assert worth.slope.value == pytest.approx(0.02 / 0.22314, rel=0.01)
     assert (worth.steps, worth.seconds, worth.slope.df) == (20.0, 2.0, 3.0)
+    (of_steps, of_seconds) = worth_judges(worth, runs, ["base", "a"], anytime=False)
+    assert of_steps.note == of_seconds.note
+    kept_line(of_steps.note)
     assert Worth.of(runs, replace(FOREIGN, foreign=False), SHORT) is None
     assert Worth.of(runs, FOREIGN, ARMS) is None
     assert Worth.of(runs[runs["arm"] != "base"], FOREIGN, SHORT) is None

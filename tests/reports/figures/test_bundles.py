@@ -120,6 +120,9 @@ def test_where_a_step_is_no_unit_points_have_the_tokens_that_were_read() -> None
     )
     alike = bundles(recorded, runs, ["grows", "half"])
     assert alike["grows"].tokens is None and len(alike["grows"].rows[1]) == 7
+    for view, lines in ((across, alike["grows"]), (BY_STEP, both["grows"])):  # in steps both
+        assert view.across(lines).tolist() == [0, 10, 20]
+        assert view.across_run(lines.runs["r0"]).tolist() == [0, 10, 20]
 
 
 def test_means_are_over_what_is_known() -> None:

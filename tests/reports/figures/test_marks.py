@@ -334,6 +334,18 @@ def test_every_drawn_point_stands_at_its_place(drawn: Callable[[str], Drawn], wi
         assert any(x.is_at(cx, across) and y.is_at(cy, up) for cx, cy in spots)
 
 
+def test_the_rows_of_a_figure_of_single_runs_are_those_of_the_table_of_runs(
+    drawn: Callable[[str], Drawn],
+) -> None:
+    of = drawn("ladder")
+    figures = [figure for figure in of.figures.values() if figure.runs]
+    assert {figure.key for figure in figures} >= {"seeds", "scatter", "step_ms", "memory"}
+    for figure in figures:
+        rows = pd.DataFrame(figure.rows, columns=figure.columns, index=figure.runs)
+        shown = of.experiment.runs.loc[[*figure.runs], [*figure.columns]]
+        pd.testing.assert_frame_equal(rows, shown, check_dtype=False)
+
+
 def test_a_figure_of_runs_is_drawn_from_the_folder_it_is_of(
     drawn: Callable[[str], Drawn], tmp_path: Path
 ) -> None:

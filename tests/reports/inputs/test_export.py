@@ -77,10 +77,18 @@ def test_a_spreadsheet_takes_no_name_for_a_formula(tmp_path):
 
 
 def test_other_file_names_and_nothing_to_export_are_refused(experiment, tmp_path):
-    with pytest.raises(ValueError, match=r"cannot write \.xlsx; name a \.csv or \.parquet file"):
-        export([experiment], tmp_path / "runs.xlsx")
-    with pytest.raises(ValueError, match="no experiment was given"):
-        export([], tmp_path / "runs.csv")
+    for name, given, said in (
+        ("runs.xlsx", [experiment], "cannot write .xlsx; name a .csv or .parquet file"),
+        (
+            "none",
+            [experiment],
+            "cannot write a file without a suffix; name a .csv or .parquet file",
+        ),
+        ("runs.csv", [], "no experiment was given to export"),
+    ):
+        with pytest.raises(ValueError, match=r"export|name a") as refused:
+            export(given, tmp_path / name)
+        assert str(refused.value) == f"{tmp_path / name}: {said}"
     assert list(tmp_path.glob("*runs*")) == [tmp_path / "runs"]
 
 

@@ -112,6 +112,26 @@ def test_a_record_that_is_known_as_a_mean_of_many_logs_is_taken_from_the_table()
     assert predecessor("r08", "r05") == "r05"
 
 
+@pytest.mark.parametrize(("record", "of_links"), [("r21", 3), ("r30", 1)])
+def test_a_record_of_the_history_alone_is_the_mean_of_the_runs_of_its_last_arm(
+    record: str, of_links: int
+) -> None:
+    def table(name: str) -> list[dict[str, str]]:
+        with (HISTORY / f"{name}.csv").open(newline="") as file:
+            return [row for row in csv.DictReader(file) if row["track"] == "short"]
+
+    links = [row for row in table("records") if row["record"] == record[1:] and row["arm"]]
+    assert published.links_of_record(record) == links and len(links) == of_links
+    runs = [row for row in table("runs") if row["arm"] == links[-1]["arm"] and row["val_loss"]]
+    found = published_record(record)
+    assert (found.record, found.n, found.steps) == (record, len(runs), int(runs[0]["steps"]))
+    assert found.loss == pytest.approx(np.mean([float(row["val_loss"]) for row in runs]))
+    assert found.time_s == pytest.approx(np.mean([float(row["train_time_s"]) for row in runs]))
+    assert era_sd(record) == benchmark_noise().era_of("short", links[0]["date"]).sd
+    subjects = {int(row["record"]): row["subject"] for row in table("subjects")}
+    assert published.short_track_subjects() == subjects
+
+
 # ---------------------------------------------------------------- history
 
 

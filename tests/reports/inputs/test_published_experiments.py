@@ -69,6 +69,48 @@ def test_the_published_curves_are_those_of_the_logs():
     assert [r for r in compared if r["val_loss"] not in logs[r["record"], r["step"]]] == []
 
 
+@pytest.mark.parametrize("name", EVIDENCE)
+def test_a_published_run_is_the_last_line_of_its_log(name: str) -> None:
+    made, lines = published_experiment(name), table("official_runs")
+    logs: dict[str, list[dict[str, str]]] = {}
+    for line in lines:
+        logs.setdefault(f"{line['record']}-{line['run']}", []).append(line)
+    assert set(made.curves["run_id"]) <= logs.keys()
+    for row in made.runs.to_dict("records"):
+        of_run = logs.get(row["run_id"], [])
+        if not of_run:  # known as a mean alone
+            (mean,) = (r for r in table("records") if r["record"] == row["arm"])
+            told = [mean[key] for key in ("steps", "val_loss", "train_time_s", "step_ms")]
+            memory = mean["peak_allocated_mib"]
+            assert row["run_id"] == f"{row['arm']}-mean-of-{mean['n_runs']}"
+        else:
+            line = of_run[-1]
+            seconds = float(line["train_time_ms"]) / 1000
+            told = [line["step"], line["val_loss"], seconds, line["step_avg_ms"]]
+            memory = line["peak_memory_mib"]
+        steps, loss, seconds, step_ms = map(float, told)
+        assert (row["steps"], row["budget"], row["tokens"]) == (steps, steps, steps * 2**19)
+        assert (row["val_loss"], row["train_time_s"], row["step_ms"]) == (loss, seconds, step_ms)
+        assert row["peak_allocated_mib"] == pytest.approx(float(memory or "nan"), nan_ok=True)
+        assert (row["replicate"], row["role"], row["status"]) == (0, "loss", "finished")
+        assert (row["stale"], row["imported"], row["self_reported"]) == (False, True, True)
+        assert row["censored"] == (loss > 3.28) and math.isnan(row["step_ms_median"])
+        points = made.curves[made.curves["run_id"] == row["run_id"]]
+        assert points["val_loss"].tolist() == [float(r["val_loss"]) for r in of_run]
+        times = [float(r["train_time_ms"]) / 1000 for r in of_run]
+        assert points["train_time_s"].tolist() == times
+        assert points["step"].tolist() == [float(r["step"]) for r in of_run]
+        assert points["budget"].tolist() == [int(r["total_steps"]) for r in of_run]
+    plan = made.plan
+    assert (plan.design, plan.looks) == ("explicit" if name.startswith("opt") else "ladder", 1)
+    assert plan.target is not None and plan.target.val_loss == 3.28 and plan.imported
+    of_arm = {arm: int(n) for arm, n in made.runs["arm"].value_counts().items()}
+    means = {r["record"]: int(r["n_runs"]) for r in table("records") if "mean of" in r["source"]}
+    for arm in plan.arms:
+        record = arm.name if name == "ladder" else ""
+        assert arm.n_logs == max(of_arm[arm.name], means.get(record, 1))
+
+
 @pytest.mark.slow
 def test_what_is_said_of_results_made_here_is_not_said_of_published_ones(pages):
     page = pages["r09_ladder"]

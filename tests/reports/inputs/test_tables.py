@@ -22,8 +22,21 @@ from harness.store.errors import ResultsError
 from reports.inputs.columns import Column, flat_row, json_row, terminal_names
 from reports.inputs.experiment import Experiment
 from reports.inputs.files import names_below, write_page
-from reports.inputs.load import load, name_stale_files, plugin_sources, source_files
-from reports.inputs.memory_words import at_seeds, named_in, other_words, stale_words
+from reports.inputs.growth import chance_of_growth, words_of_growth
+from reports.inputs.load import (
+    load,
+    name_stale_files,
+    plugin_sources,
+    source_files,
+    unsound_words,
+)
+from reports.inputs.memory_words import (
+    at_seeds,
+    changed_words,
+    named_in,
+    other_words,
+    stale_words,
+)
 from reports.inputs.own_columns import own_columns
 from reports.inputs.recorded import (
     RecordedRun,
@@ -32,7 +45,9 @@ from reports.inputs.recorded import (
     last_attempt,
     session_of,
 )
+from reports.inputs.run_columns import RUN_KEYS
 from reports.inputs.step_times import LEVELS, StepTimes, of_steps, percentiles, shares_below
+from reports.page.tables import run_columns
 from tests.report_arms import LADDER
 from tests.report_fixtures import N_STEPS, write_experiment
 
@@ -120,6 +135,20 @@ def test_every_cell_is_what_the_files_of_its_run_say(made: Experiment, results: 
         else:
             assert row["run_id"] not in made.step_times
     assert set(made.results) == {p.parent.name for p in results.glob("runs/*/result.json")}
+
+
+def test_an_experiment_says_in_a_line_what_it_holds(made: Experiment) -> None:
+    counts = f"3 arms, 9 runs, 5 finished, {len(made.curves)} validation points"
+    assert repr(made) == f"<Experiment 'split': {counts}>"
+    one = replace(made, runs=made.runs[:1], plan=replace(made.plan, arms=made.plan.arms[:1]))
+    assert repr(one).startswith("<Experiment 'split': 1 arm, 1 run, 1 finished, ")
+
+
+def test_a_run_that_does_not_count_is_told_with_what_is_wrong_of_its_folder() -> None:
+    left_out = "a, seed 0: run r is left out: "
+    torn = run_with(reason="results/runs/r/result.json is torn: run again")
+    assert unsound_words(torn) == f"{left_out}result.json is torn: run again"
+    assert unsound_words(run_with(reason="no room")) == f"{left_out}no room"
 
 
 def crossing(points: list[dict[str, Any]], target: float) -> float | None:
@@ -242,7 +271,7 @@ def test_the_run_that_stands_for_a_planned_one_is_its_own_else_the_newest_older_
 
 
 def test_the_source_of_a_plug_in_is_its_kept_code_where_that_is_what_was_run(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, other = "x = 1\n", "y = 2\n"
     files = {"plugin/a.py": text.encode(), "plugin/b.py": other.encode()}
@@ -271,6 +300,13 @@ def test_the_source_of_a_plug_in_is_its_kept_code_where_that_is_what_was_run(
     assert plugin_sources(missing, tmp_path) == {}
     ours = {"source": {"digest": "d1", "files": {"model/gpt.py": a}}}
     assert plugin_sources([ours], tmp_path) == {}
+    both, n = config("d1", a=a, b=b), len(text) + len(other)
+    for limit, n_kept in ((n, 2), (n - 1, 0)):  # what is longer is not parsed
+        monkeypatch.setattr("reports.inputs.load.CODE_LIMIT", limit)
+        assert len(plugin_sources([both, ours], tmp_path)) == n_kept
+    monkeypatch.setattr("reports.inputs.load.CODE_LIMIT", len(other))
+    (tmp_path / "d2.zip").write_bytes(zipped({"plugin/b.py": other.encode()}))
+    assert len(plugin_sources([both, config("d2", b=b)], tmp_path)) == 1, "the next one is"
 
 
 def test_a_stale_run_names_the_files_that_are_otherwise_now() -> None:
@@ -313,6 +349,15 @@ def test_a_row_of_columns_is_named_as_json_has_it_and_flat_where_a_table_holds_i
     assert terminal_names(columns) == ["A"]
 
 
+def test_the_table_of_runs_begins_with_what_a_phone_shows() -> None:
+    runs = pd.DataFrame({key: [1.0, 2.0] for key in RUN_KEYS}).assign(stale=True, device="cuda")
+    assert [column.head for column in run_columns(runs, Plan(name="x"))] == [
+        *("seed", "replicate", "budget", "role", "loss", "bits/byte", "held-out loss"),
+        *("status", "steps", "step time, ms", "training time, s", "first at the target, s"),
+        *("memory, MiB", "MFU", "node", "GPU", "disturbed", "stale", "run"),
+    ]
+
+
 def test_metrics_of_a_script_and_the_step_where_it_is_stopped_are_columns_of_its_runs() -> None:
     metric = SimpleNamespace(name="accuracy", better="higher")
     for stopped in (True, False):
@@ -349,9 +394,53 @@ def test_seeds_and_experiments_are_named_up_to_four() -> None:
     assert at_seeds(range(6)) == "seeds 0, 1, 2, 3 and 2 more"
     assert named_in(looks[:4]) == "a, b, c, d"
     assert named_in(looks) == "a, b, c, d and 1 more"
-    assert stale_words({}) == "" and "seed 3 were seen" in stale_words({3: "x"})
-    assert "1 result of these arms was seen" in other_words(1)
-    assert "2 results of these arms were seen" in other_words(2)
+    assert stale_words({}) == ""
+    stale = stale_words(dict(enumerate("bdacbe")))
+    assert stale == (
+        "Nothing is confirmed here: results at seeds 0, 1, 2, 3 and 2 more were seen before this "
+        "plan was locked (in a, b, c, d)."
+    )
+    other = "Beside the runs here, {} seen under other code: not counted."
+    assert other_words(1) == other.format("1 result of these arms was")
+    assert other_words(2) == other.format("2 results of these arms were")
+
+
+def test_what_was_seen_at_other_seeds_is_told_from_the_first_look_on() -> None:
+    def look(name: str, at: str, n_seeds: int) -> Any:
+        return SimpleNamespace(experiment=name, at=at, seeds=range(n_seeds))
+
+    looks = [look("b", "2026-02-03T04:05:06", 1), look("a", "2026-01-02T03:04:05", 3)]
+    more: list[Any] = [SimpleNamespace(seed=seed) for seed in (7, None, 7)]
+    assert changed_words([], []) == ""
+    begins = "These changes were seen before at other seeds than are planned now"
+    ends = ": intervals are anytime-valid."
+    seen = " (a, b; 3 seeds from 2026-01-02T03:04 on)"
+    counts = "; what was seen at seeds 0, 7 counts"
+    assert changed_words(looks, []) == f"{begins}{seen}{ends}"
+    assert changed_words([], more) == f"{begins}{counts}{ends}"
+    assert changed_words(looks, more) == f"{begins}{seen}{counts}{ends}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "chance"),
+    [
+        ([], 0.0),
+        (["ab"], 0.05),
+        (["ab", "ba", "a"], 0.05),  # nothing was added
+        (["a", "ab"], 0.075),
+        (["ab", "abcd", "e"], 0.05 * (1 + 1 / 2 + 1 / 5)),
+        (["", "ab"], 0.05),
+    ],
+)
+def test_each_page_of_a_family_that_grows_may_mislead_by_what_it_added(
+    asked: list[str], chance: float
+) -> None:
+    assert chance_of_growth(asked) == pytest.approx(chance)
+    said = (
+        " Of their pages as each was first shown, when fewer had been asked, one or more mislead "
+        f"with a chance of up to {chance:.0%}: confirm what pleased."
+    )
+    assert words_of_growth(asked) == (said if chance > 0.06 else "")
 
 
 def test_a_page_is_written_beside_other_things_and_through_no_link_of_the_results_folder(

@@ -1,5 +1,6 @@
 """The table of successive records before and after: what held, what is another difference now, and why."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,60 @@ def test_losses_that_both_pages_print_are_held_against_the_interval_of_the_loss(
     assert [line[-1] for line in table(*rows)] == ["-0.0020", "-0.0020", "", ""]
 
 
+def test_a_record_is_told_with_its_differences_in_seconds_and_in_percent() -> None:
+    gains = {
+        "loss": Gain(value=-0.00123, low=-0.00256, high=0.00014),
+        "learning": Gain(value=-0.1, low=-0.2, high=0.05),
+        "systems": Gain(value=0.02),
+        "total": Gain(value=-0.08, low=None, high=0.1),
+    }
+    longer = replace(NEW, steps=90)
+    told = cells(row(before=None, time=NOW, arm=longer, **gains, environment="torch 2.4 to 2.5"))
+    assert told == {
+        "anchor": "short-7",
+        "subject": "",
+        "record": "7",
+        "date": "2024-10-10",
+        "arm": "new",
+        "parent": "old",
+        "beside": "before it",
+        "n": "2 against 3",
+        "mean": "3.2750",
+        "sd": "0.0071",
+        "loss": "−0.0012 [−0.0026, +0.0001]",
+        "time": "−5.0 [−9.0, −1.0]",
+        "learning": "−9.5 [−18.1, +5.1]",
+        "systems": "+2.0",
+        "total": "−7.7",
+        "published": "60 s",
+        "published_delta": "−5.0",
+        "verdict": "not comparable",
+        "why": "few runs; the node is unknown",
+        "changed": "steps 100 to 90; torch 2.4 to 2.5",
+        "settling": "",
+        "printed": "",
+    }
+
+
+def test_what_a_record_does_not_have_is_left_empty_and_steps_are_no_seconds() -> None:
+    bare = row(before=None, delta=None, arm=None, parent=None, beside=True)
+    link = replace(bare.link, arm="", parent="", published=None)
+    told = cells(replace(bare, link=link))
+    assert (told["arm"], told["parent"], told["beside"]) == ("no log", "none", "beside it")
+    empty = ("n", "mean", "loss", "time", "total", "published", "published_delta", "changed")
+    assert {told[name] for name in empty} == {""}
+    assert cells(replace(bare, link=replace(link, published=3.5, by_steps=True)))["published"] == (
+        "3.5 steps"
+    )
+    assert cells(row(before=None, delta=float("nan")))["published_delta"] == ""
+    assert cells(row(before=None, arm=replace(NEW, steps=100)))["changed"] == ""
+    assert cells(row(before=None, arm=None, environment="torch"))["changed"] == ""
+    none = replace(NEW, losses=np.array([]))
+    assert (cells(row(before=None, arm=none))["mean"], cells(row(before=None, arm=none))["n"]) == (
+        *("", "0 against 3"),
+    )
+
+
 def test_the_cells_of_a_row_have_a_mean_of_one_run_and_an_sd_of_two() -> None:
     one = cells(row(before=None, arm=figures("new", 3.27)))
     assert (one["n"], one["mean"], one["sd"]) == ("1 against 3", "3.2700", "")
@@ -182,18 +237,25 @@ def test_the_losses_of_a_records_own_page_are_told_beside_those_of_its_parents()
     assert cells(row(before=None, arm=arm, parent=OLD))["printed"] == said
     told = cells(row(before=None, arm=arm, parent=parent))["printed"]
     assert told == f"{said}, −0.0020 to its parent's"
+    assert arm.printed is not None
+    partly = replace(arm, printed=replace(arm.printed, n_in_logs=2))
+    told = cells(row(before=None, arm=partly, parent=OLD))["printed"]
+    assert told == f"{said} (2 of them in the logs)"
     assert cells(row(before=None))["printed"] == ""
 
 
 def test_what_settles_a_row_is_priced_where_the_logs_have_times() -> None:
     runs = Settling(runs=6, gpu_hours=12.34, compiling=0.56, price=7.8)
-    many = Settling(runs=6, gpu_hours=123.4, compiling=0.56, price=7.8)
+    many = Settling(runs=6, gpu_hours=100.0, compiling=0.56, price=7.8)
+    one = Settling(runs=1, gpu_hours=99.94, compiling=0.56, price=7.8)
     unpriced = Settling(runs=6, gpu_hours=np.nan, compiling=np.nan, price=np.nan)
     start = "6 runs, both arms in turn on one node"
+    rest = "GPU-hours of training and 0.6 of compilation, $8"
     for settling, said in (
-        (runs, f"{start}: 12.3 GPU-hours of training and 0.6 "),
-        (many, f"{start}: 123 GPU-hours of training and 0.6 "),
+        (runs, f"{start}: 12.3 {rest}"),
+        (many, f"{start}: 100 {rest}"),
+        (one, f"1 run{start.removeprefix('6 runs')}: 99.9 {rest}"),
         (unpriced, f"{start}; no times in the logs, so no price"),
     ):
-        assert cells(row(before=None, settling=settling))["settling"].startswith(said)
+        assert cells(row(before=None, settling=settling))["settling"] == said
     assert cells(row(before=None))["settling"] == ""

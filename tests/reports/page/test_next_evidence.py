@@ -7,7 +7,7 @@ import pytest
 from reports.analysis.compare import compare_all
 from reports.inputs.published_experiments import EVIDENCE, published_experiment
 from reports.page import next_evidence
-from reports.page.next_evidence import NO_TOGGLE, OF_A_RECORD, asked_here
+from reports.page.next_evidence import NO_TOGGLE, OF_A_RECORD, AskedHere, asked_here
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 
@@ -42,6 +42,19 @@ def test_the_price_is_that_of_the_logs(asked):
         asked["r09_ladder"].sentence
     )
     assert f"on 8 H100, {hours:.1f} GPU-hours." in asked["r09_ladder"].sentence
+
+
+def test_the_next_step_is_a_plan_and_a_run_at_full_size_with_minutes_and_gpu_hours() -> None:
+    step = AskedHere(experiment="e.yaml", about="the question", seconds=3.6e6, runs="each row")
+    plan, run = "ablate plan e.yaml --set scale=gpt2", "ablate run e.yaml --set scale=gpt2"
+    assert step.sentence == (
+        f"To run next: `{plan}` tells what the question costs here with seeds, `{run}` asks it. "
+        "In these logs one run of each row took 60000 min of training on 8 H100, 8000.0 GPU-hours."
+    )
+    assert step.lines == [
+        f"{plan}    # what the same question costs here, with seeds",
+        f"{run}    # asks it, and writes its page",
+    ]
 
 
 def test_of_the_ladder_the_widest_open_step_is_asked_again(asked):

@@ -12,7 +12,7 @@ import pytest
 from reports.analysis.optimum import GridAxis, Lowest, Optimum
 from reports.analysis.sensitivity import PointEffect, Sensitivity
 from reports.page import thin
-from reports.page.next_run import beyond_end, longer, resolving
+from reports.page.next_run import NO_STEP, beyond_end, longer, next_of_axes, resolving
 from reports.page.parts import group_styles, needs_graph
 from reports.page.places import (
     listed,
@@ -169,6 +169,87 @@ def test_what_resolves_an_arms_places_is_named_by_why_none_is_told() -> None:
     assert resolving([bent]) == (
         "points drawn between narrower ends, for the quadratic of a does not fit"
     )
+
+
+OTHER = replace(AXIS, name="optim.adam_lr", words=("x1", "x3"))
+UNTOLD = {"where": Lowest.UNTOLD, "is_resolved": False}
+LAST, FIRST = ({"where": where, "value": None} for where in (Lowest.LAST, Lowest.FIRST))
+FURTHER = "optim.muon_lr: [x0.5, x1, x2, x4, x8]"
+
+
+def plan_of(**facts: Any) -> Any:
+    """A plan of a sweep, as far as a next step asks."""
+    known: dict[str, Any] = {"name": "sweep", "baseline": "base", "base": "r07", "command": ""}
+    known |= {"draw": None, "confirm": False, "estimand": "at-rate", "foreign": False, "arms": ()}
+    axes = {axis.name: [*axis.words] for axis in (AXIS, OTHER)}
+    return SimpleNamespace(**{**known, "axes": axes, **facts})
+
+
+@pytest.mark.parametrize(
+    ("places", "step"),
+    [
+        ([{}], NO_STEP),
+        ([{}, {"arm": "b", "high": None}], f"a longer axis, `{FURTHER}`, for the lowest place of b may lie beyond the grid"),
+        ([{"low": None}], "a longer axis, `optim.muon_lr: [x0.25, x0.5, x1, x2, x4]`, for the lowest place of a may lie beyond the grid"),
+        ([{"high": None}, {"arm": "c", **UNTOLD}], "more seeds or a wider optim.muon_lr, for c has no resolved place yet"),
+        ([{"arm": "c", **UNTOLD}, LAST], f"a longer axis, `{FURTHER}`, for a is lowest at x4 or beyond"),
+        ([LAST, {"axis": OTHER, **UNTOLD}], f"a longer axis, `{FURTHER}`, for a is lowest at x4 or beyond, and not resolved along optim.adam_lr"),
+        (
+            [FIRST, {"axis": OTHER, **LAST}, {"arm": "b", **LAST}],
+            "longer axes, `optim.muon_lr: [x0.25, x0.5, x1, x2, x4]` and `optim.adam_lr: [x1, x3, x9]`, for a is lowest at"
+            " optim.muon_lr x0.5 or beyond and optim.adam_lr x3 or beyond",
+        ),
+    ],
+)  # fmt: skip
+def test_places_ask_for_longer_axes_then_for_what_resolves_them_then_for_nothing(
+    places: list[dict[str, Any]], step: str
+) -> None:
+    told = [replace(PLACE, **facts) for facts in places]
+    following = next_of_axes(plan_of(), told, [], [])
+    assert following.step == step
+    assert str(following) == f"Shown to be better: nothing. What to run next: {step}."
+
+
+def test_between_drawn_points_an_end_moves_by_half_of_what_they_are_apart() -> None:
+    plan = plan_of(draw={"sobol": 8}, axes={AXIS.name: ["x0.5", "x2"]})
+    for facts, ends in (
+        ({"high": None}, "x0.5, x4"),
+        ({"low": None}, "x0.25, x2"),
+        ({"low": None, "high": None}, "x0.25, x4"),
+    ):
+        (place,) = [replace(PLACE, is_drawn=True, **facts)]
+        assert next_of_axes(plan, [place], [], []).step == (
+            f"a longer axis, `optim.muon_lr: [{ends}]`, for the lowest place of a may lie beyond the"
+            " points"
+        )
+
+
+def test_what_helps_along_axes_is_confirmed_or_asked_at_rates_of_its_own() -> None:
+    good, turning, worse = signs("good", -0.4, 0.1), signs("both", -0.4, 0.4), signs("bad", 0.4)
+    fresh = "which asks again on fresh seeds"
+    retuned = "the same with `estimand: retuned`, every arm at its own best rates on fresh seeds"
+    for arms, facts, step in (
+        ([good, worse], {}, f"`ablate confirm sweep --arm good`, {fresh}"),
+        ([good], {"arms": (SimpleNamespace(of="good"),)}, f"`ablate confirm sweep`, {fresh}"),
+        ([good], {"foreign": True}, "a new experiment, which asks again on fresh runs"),
+        ([good], {"confirm": True}, NO_STEP),
+        ([worse], {}, NO_STEP),
+        ([good, turning], {}, retuned),
+        ([good, turning], {"estimand": "retuned"}, f"`ablate confirm sweep --arm good`, {fresh}"),
+        ([turning], {"estimand": "retuned"}, NO_STEP),
+        ([turning], {"axes": {"model.width": ["1"]}}, NO_STEP),
+        ([good], {"name": "sweep.grid"}, NO_STEP),
+    ):
+        assert next_of_axes(plan_of(**facts), [PLACE], arms, []).step == step
+    assert next_of_axes(plan_of(name="sweep.grid"), [PLACE], [good], []).lead == (
+        "What helps is judged by sweep, whose rates these runs choose. What to run next, for rates"
+        " that are better known: "
+    )
+    drawn = plan_of(draw={"sobol": 8})
+    for plan, step in ((drawn, f"`ablate confirm sweep --arm good`, {fresh}"), (plan_of(), None)):
+        place = replace(PLACE, **LAST)
+        following = next_of_axes(plan, [place], [good], []).step
+        assert following == (step or f"a longer axis, `{FURTHER}`, for a is lowest at x4 or beyond")
 
 
 # ---------------------------------------------------------------- what needs what

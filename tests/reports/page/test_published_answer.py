@@ -6,12 +6,14 @@ from typing import Any, cast
 
 import pytest
 
+from reports.inputs.columns import Between
 from reports.inputs.published import published_record
 from reports.page.published import EvidenceRow, Logged
 from reports.page.published_answer import (
     NoisyDifference,
     against_the_first,
     losses_at_equal_steps,
+    noisy_differences,
     parts_on_top,
     times_to_target,
     whole_record,
@@ -63,7 +65,10 @@ def test_rows_below_and_above_the_first_are_told_with_the_price_of_the_lowest(
 
 def test_the_first_row_has_no_price_where_none_is_lower() -> None:
     said = against_the_first(rows(("base", 3.3, 100.0), ("worse", 3.31, 90.0)))
-    assert said.endswith("worse (+0.0100 [+0.0080, +0.0120]) ends higher.")
+    assert said == (
+        "In loss (nats per token) after 2000 steps, against base: "
+        "worse (+0.0100 [+0.0080, +0.0120]) ends higher."
+    )
 
 
 def test_parts_are_told_on_top_of_one_another() -> None:
@@ -104,6 +109,15 @@ def test_an_interval_that_ends_at_zero_holds_it(low: float, high: float, is_apar
     assert part.is_apart == is_apart
 
 
+def test_the_ends_of_an_interval_are_told_as_they_are_zero_too() -> None:
+    (row,) = rows(("+ a", 3.3, 100.0))
+    for ends in (Between(-1.0, 0.0), Between(0.0, 1.0)):
+        (part,) = noisy_differences([row], "percent", lambda _: -0.5, lambda _, ends=ends: ends)
+        assert (part.arm, part.value, Between(part.low, part.high)) == ("a", -0.5, ends)
+    assert noisy_differences([row], "percent", lambda _: None, lambda _: Between(0, 1)) == []
+    assert noisy_differences([row], "percent", lambda _: 0.5, lambda _: None) == []
+
+
 def test_a_whole_record_is_its_time_over_that_of_the_one_before_as_sure_as_both() -> None:
     said = whole_record("r09")
     now, before = published_record("r09"), published_record("r08")
@@ -127,18 +141,22 @@ def test_steps_of_a_ladder_are_named_by_size_and_the_open_ones_counted() -> None
     ladder = rows(
         *((f"r{i}", 3.28, seconds) for i, seconds in enumerate(times)), above=True, tuned=True
     )
-    said = times_to_target(ladder)
-    assert said.startswith("r5 reaches the target in 26 % [26, 27] of the training time of r0.")
-    largest = said.partition("the largest steps are ")[2].partition(";")[0]
-    assert [largest.index(f"{arm} (") for arm in ("r3", "r1", "r2")] == sorted(
-        largest.index(f"{arm} (") for arm in ("r3", "r1", "r2")
+    assert times_to_target(ladder) == (
+        "r5 reaches the target in 26 % [26, 27] of the training time of r0. Against the one before, "
+        "the largest steps are r3 (−50.0 [−50.5, −49.5] %), r1 (−40.0 [−40.6, −39.4] %) and "
+        "r2 (−10.0 [−10.9, −9.1] %); of all 5 the interval of r5 (−0.4 [−1.4, +0.7] %) holds zero."
     )
-    assert "r4" not in largest
-    assert said.endswith("; of all 5 the interval of r5 (−0.4 [−1.4, +0.7] %) holds zero.")
     clear = times_to_target(rows(("a", 3.28, 100.0), ("b", 3.28, 50.0), above=True, tuned=True))
-    assert clear.endswith("; no interval of the 1 holds zero.")
+    assert clear == (
+        "b reaches the target in 50 % [49, 51] of the training time of a. Against the one before, "
+        "the largest steps are b (−50.0 [−50.5, −49.5] %); no interval of the 1 holds zero."
+    )
 
 
 def test_what_all_parts_cost_a_step_is_in_hundredths_of_the_first_rows() -> None:
     said = losses_at_equal_steps(rows(("first", 3.3, 100.0), ("last", 3.28, 200.0), above=True))
-    assert "at 100 % more time a step" in said
+    assert said == (
+        "After 2000 steps all parts together change the loss (nats per token) by −0.0200 "
+        "[−0.0220, −0.0180], at 100 % more time a step. Each on top of those above it, "
+        "last (−0.0200 [−0.0220, −0.0180]) lowers it."
+    )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from markupsafe import escape
 
 from harness.run.halving import Halving
 from harness.run.plan import Plan
@@ -29,7 +30,7 @@ from reports.page.sentences import as_fraction
 from reports.page.settings import name_of
 from reports.page.site import target
 from reports.page.studies import estimate_cell, fit_words
-from reports.page.write import code
+from reports.page.write import MEANINGS, answer_lines, code, glossed
 from reports.stats.intervals import Estimate
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment
@@ -169,6 +170,9 @@ def test_the_lowest_held_out_loss_is_named_where_there_is_one() -> None:
 
 def test_an_arm_without_an_effect_comes_last() -> None:
     assert loss_gained(None) == -math.inf
+    for better, gained in (("higher", 2.0), ("lower", -2.0)):
+        c: Any = SimpleNamespace(better=better, delta=2.0, low=-1.0, high=9.0, ratio=None)
+        assert loss_gained(c) == gained
 
 
 def test_arms_of_which_two_have_the_same_changes_keep_their_names(rung: Rung) -> None:
@@ -241,6 +245,39 @@ def test_backticks_in_pairs_are_code_and_one_alone_is_itself() -> None:
     assert code("run `a < b` now") == "run <code>a &lt; b</code> now"
     assert code("a ` b < c") == "a ` b &lt; c"
     assert code("`x` and `y") == "`x` and `y"
+    assert code("`ablate x --a 1 --b` <") == (
+        '<code>ablate x</code> <code class="option">--a 1</code> '
+        '<code class="option">--b</code> &lt;'
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "lines"),
+    [
+        (
+            "Exploratory: at gpt2, 10 steps: a (−1 [−2, 3] %) is better. b is <not>.",
+            [
+                '<span class="setting">Exploratory: at gpt2, 10 steps:</span>',
+                "<span>a (−1 [−2,\u00a03]\u00a0%) is better.</span>",
+                "<span>b is &lt;not&gt;.</span>",
+            ],
+        ),
+        ("At x: a.", ['<span class="setting">At x:</span>', "<span>a.</span>"]),
+        ("a by 3 %: yes", ["<span>a by 3\u00a0%: yes.</span>"]),
+    ],
+)
+def test_an_answer_has_a_line_for_its_setting_and_for_each_sentence(
+    answer: str, lines: list[str]
+) -> None:
+    assert answer_lines(answer) == " ".join(lines)
+
+
+def test_a_term_is_explained_where_it_is_first_said() -> None:
+    meaning = escape(MEANINGS["block"])
+    told = f'<dfn tabindex="0" data-tip="{meaning}">block</dfn>'
+    assert glossed("A block, blocks and sub-block <b>") == (
+        f"A {told}, blocks and sub-block &lt;b&gt;"
+    )
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -19,29 +20,41 @@ from reports.analysis.arm_values import (
     target_interval,
     target_reason,
 )
+from reports.analysis.attribution import Attribution
 from reports.analysis.cautions import Caution
 from reports.analysis.compare import compare_all
+from reports.analysis.judges import Share
 from reports.analysis.optimum import GridAxis, Lowest, Optimum
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons, Decomposition, NoiseFloor, TimeEstimate
 from reports.figures.forest import effect_text
+from reports.inputs.columns import Column
 from reports.inputs.load import load
 from reports.inputs.run_columns import RUN_COLUMNS
 from reports.page.by_design import ByDesign
-from reports.page.cells import Part, typed, verdict_cell
+from reports.page.cells import Part, part_of, typed, verdict_cell
 from reports.page.changes import change_sets
-from reports.page.headline import listing, sentence_on
+from reports.page.citation import citation
+from reports.page.confirmed import are_whole, asking_the_rest, not_asked_again, undecided
+from reports.page.contributions import attribution_table
+from reports.page.embed import embed_curves, embed_table, restore_curves
+from reports.page.headline import design_baseline, listing, sentence_on
 from reports.page.lead import bracket_words
-from reports.page.next_run import commands, next_of_verdicts
+from reports.page.naming import few_named
+from reports.page.next_run import NO_STEP, NextRun, commands, next_of_verdicts
 from reports.page.places import optimum_answer, place_words
 from reports.page.ratios import are_apart, ratio_notes
 from reports.page.recipe import recipe_box, rest_of_words
-from reports.page.scope import conditions, margin_words, rate_words, scope
+from reports.page.scope import conditions, equal_tokens, margin_words, rate_words, scope
 from reports.page.sentences import Fact, facts, notes
-from reports.page.settings import config_differences, environment_table
+from reports.page.settings import config_differences, environment_table, fact_in_words
 from reports.page.studies import optimum_table, rates_table
 from reports.page.tables import failures, run_cell, run_columns
+from reports.page.verdicts import in_order
+from reports.page.version import VERSION
+from reports.page.view import hints_by_arms
 from reports.page.write import code
+from reports.stats.verdicts import ACCEPT
 from reports.verify.settings import written_setting
 from tests.report_fixtures import write_experiment
 
@@ -639,3 +652,247 @@ def test_only_no_held_out_text_is_told_beside_the_validation_tokens() -> None:
     said = {key: rest_of_words(key, "none", recipe) for key in ("corpus", "heldout", "precision")}
     assert said == {"corpus": "", "heldout": " beside the validation tokens", "precision": ""}
     assert rest_of_words("heldout", "the last tenth", recipe) == ""
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_judged", "is_held"),
+    [
+        ({}, False, False),
+        ({}, True, False),
+        ({"design": "shapley"}, True, False),
+        ({"design": "chain", "foreign": True}, True, True),
+        ({"design": "chain", "imported": True}, True, False),
+        ({"design": "ladder", "imported": True, "branch_at": 7}, True, True),
+        ({"evidence": "above"}, True, False),
+        ({"evidence": "first"}, True, False),
+    ],
+)
+def test_what_does_not_follow_is_told_by_the_design(facts, is_judged, is_held, kept_line) -> None:
+    judged = {("a", "val_loss"): SimpleNamespace(level=0.95, low=-1.0, kind="helps")}
+    held = {"increments": judged} if is_held else {"comparisons": judged if is_judged else {}}
+    kept_line(scope(recipe(replace(PLAN, **facts)), outcome(**held)))
+
+
+def test_two_names_stand_for_themselves_and_three_are_counted() -> None:
+    assert [few_named(list("abc")[:n]) for n in (1, 2, 3)] == ["a", "a and b", "3 arms"]
+
+
+def test_why_there_is_no_time_to_target_is_told_of_two_reasons_where_no_note_tells_it() -> None:
+    reasons = ("One.", "", "One.", "Two.", "Three.", "Four.")
+    times = {
+        str(n): SimpleNamespace(reason=reason, warnings=()) for n, reason in enumerate(reasons)
+    }
+    told = "Time to target: {}.".format
+    assert notes(outcome(times=times)) == [told("One"), told("Two")]
+    assert notes(outcome(times=times, notes=("For: One.",))) == [
+        *("For: One.", told("Two"), told("Three")),
+    ]
+
+
+@pytest.mark.parametrize("n", [12, 13])
+def test_rows_are_in_the_plans_order_and_of_more_than_twelve_the_best_comes_first(n: int) -> None:
+    names = tuple(f"arm{i}" for i in range(n))
+    effects = {name: float(-i if i % 2 else i) for i, name in enumerate(names[1:])}
+    for better, sign in (("lower", 1), ("higher", -1)):
+        told = {}
+        for name, delta in effects.items():
+            ends = {"delta": delta, "low": -delta, "high": 0.0, "ratio": None}
+            told[name, "val_loss"] = SimpleNamespace(better=better, **ends)
+        by_effect = sorted(effects, key=lambda name: sign * effects[name])
+        wanted = [*names] if n == 12 else [*by_effect, names[0]]
+        assert in_order(outcome(arms=names, comparisons=told)) == wanted
+
+
+def test_undecided_arms_are_those_that_were_judged_so() -> None:
+    kinds = {"a": "undecided", "b": "helps", "c": "undecided"}
+    judged = {(arm, "val_loss"): SimpleNamespace(kind=kind) for arm, kind in kinds.items()}
+    found = outcome(arms=tuple("abcd"), comparisons=judged)
+    assert undecided(found, ["d", "c", "b", "e", "a"]) == ["c", "a"]
+
+
+def test_arms_that_nobody_asked_again_are_those_of_other_changes_or_another_point() -> None:
+    def of(*arms: PlanArm) -> Any:
+        return SimpleNamespace(plan=replace(PLAN, arms=arms))
+
+    base, one = PlanArm(name="base"), PlanArm(name="one", changes=("a", "b"))
+    point = replace(one, name="at", point={"lr": "x2"})
+    renamed = replace(one, name="other", changes=("b", "a"))
+    again = [SimpleNamespace(experiment=of(renamed)), SimpleNamespace(experiment=of(base))]
+    confirmed: Any = again
+    assert not_asked_again(of(base, one, point), confirmed) == ["at"]
+    assert not_asked_again(of(base, one, point), confirmed[:1]) == ["base", "at"]
+    assert not_asked_again(of(base, one), []) == ["base", "one"]
+
+
+@pytest.mark.parametrize(
+    ("arms", "facts", "said"),
+    [
+        ([], {}, ""),
+        (["a"], {}, "`ablate confirm split --arm a -o FILE`, for a, which is undecided here"),
+        (
+            [*"abcd"],
+            {},
+            "`ablate confirm split --arm a --arm b --arm c --arm d -o FILE`, for a, b, c and d,"
+            " which are undecided here",
+        ),
+        (
+            [*"abcde"],
+            {},
+            "`ablate confirm split -o FILE`, for a, b, c, d and 1 more, which are undecided here",
+        ),
+        (["a"], {"foreign": True}, "a new experiment, for a, which is undecided here"),
+    ],
+)
+def test_the_rest_is_asked_again_by_a_command_of_its_arms(arms, facts, said) -> None:
+    plan = replace(PLAN, **facts)
+    end = " and not asked again"
+    assert asking_the_rest(plan, arms, of_parts=False) == (said and f"{said}{end}")
+    if arms == ["a"] and not facts:
+        assert asking_the_rest(plan, arms, of_parts=True) == (
+            "`ablate confirm split -o FILE`, for a, which is undecided here in their own parts"
+            f"{end}"
+        )
+
+
+def test_the_baseline_of_a_design_is_the_arm_whose_points_cross_the_axes() -> None:
+    arms = (PlanArm(name="base @ x1", of="base"), PlanArm(name="plain"))
+    for name, said in (("base @ x1", "base"), ("plain", "plain")):
+        experiment: Any = SimpleNamespace(plan=replace(PLAN, arms=arms, baseline=name))
+        assert design_baseline(experiment) == said
+
+
+def test_tokens_of_a_run_whose_batches_grow_come_back_from_a_page() -> None:
+    known = {"seed": 0, "budget": 20, "role": "loss"}
+    of_runs = pd.DataFrame([{"run_id": r, "arm": r, **known} for r in ("grows", "plain")])
+    curves = pd.DataFrame(
+        {
+            "run_id": ["grows"] * 2 + ["plain"] * 3 + ["gone"],
+            "step": [0.0, 20.0, 0.0, 10.0, 20.0, 0.0],
+            "val_loss": [5.0, 3.1234567, 5.0, 4.0, None, 9.0],
+            "train_time_s": [0.0, 1.00004, 0.0, 0.5, 1.00006, 0.0],
+            "tokens": [0.0, 800.0, None, None, None, None],
+        }
+    )
+    embedded = {"runs": embed_table(of_runs), **embed_curves(curves)}
+    assert embedded["steps"] == [[0, 20], [0, 10, 20], [0]]
+    assert embedded["curves"]["grows"] == {
+        **{"step": 0, "val_loss": [5.0, 3.123457], "train_time_s": [0.0, 1.0]},
+        "tokens": [0, 800],
+    }
+    again = restore_curves(embedded)
+    assert [*again["arm"]] == [*again["run_id"]] == ["grows"] * 2 + ["plain"] * 3
+    assert again["tokens"].dropna().tolist() == [0.0, 800.0]
+    assert again["train_time_s"].tolist() == [0.0, 1.0, 0.0, 0.5, 1.0001]
+    assert np.isnan(again["val_loss"].iloc[-1]) and set(again["budget"]) == {20}
+    without = {"runs": embed_table(of_runs), **embed_curves(curves.drop(columns="tokens"))}
+    assert "tokens" not in restore_curves(without)
+
+
+@pytest.mark.parametrize(
+    ("step", "asks_for_none"),
+    [
+        (NO_STEP, True),
+        (f"{ACCEPT}, which is wide", True),
+        ("`ablate run x`", False),
+        ("more seeds", False),
+        ("wider axes", False),
+    ],
+)
+def test_a_step_asks_for_no_run_where_it_is_nothing_or_takes_the_interval(
+    step: str, asks_for_none: bool
+) -> None:
+    following = NextRun(step=step, note=" Then rest.")
+    assert following.asks_for_no_run() == asks_for_none
+    assert str(following) == f"What to run next: {step}. Then rest."
+    again = following.with_runs("`ablate confirm x`")
+    said = "" if step == NO_STEP else f". {step[0].upper()}{step[1:]}"
+    assert str(again) == f"What to run next: `ablate confirm x`{said}. Then rest."
+
+
+def test_arms_asked_again_are_whole_where_the_page_judges_the_part_that_each_adds() -> None:
+    arms = (*ARMS, PlanArm(name="b", changes=("a", "b")))
+    ladder = replace(
+        PLAN, design="ladder", arms=(arms[0], replace(arms[1], changes=("a",)), arms[2])
+    )
+    whole = replace(ladder, design="add-one")
+    assert are_whole(ladder, whole)
+    assert not any(are_whole(*two) for two in ((ladder, ladder), (whole, whole), (whole, ladder)))
+
+
+def share(value: float) -> Share:
+    return Share(value=value, low=value - 0.1, high=value + 0.1)
+
+
+def test_a_change_that_others_need_has_its_last_share_in_a_row_with_them(kept_line) -> None:
+    shares = {
+        "a": {"alone": share(-0.5), "left_out": share(-0.25)},
+        "b": {"alone": share(0.5)},
+        "c": {"left_out": share(1.0)},
+    }
+    told = Attribution(
+        metric="val_loss",
+        unit="nats",
+        note="at 10 steps",
+        shares=shares,
+        leaves_with={"a": ("b", "c"), "c": ()},
+        total=share(-1.0),
+    )
+    only = replace(told, shares={"b": shares["b"]}, leaves_with={}, total=None)
+    lines = []
+    for table in (told, only, replace(told, metric="seconds", unit="s", note="", title="time")):
+        study = attribution_table(table)
+        lines += [study.key, study.title, study.lead, " | ".join([study.first, *study.heads])]
+        for name, cells in study.rows:
+            lines.append(" | ".join([name, *(cell.text for cell in cells)]))
+    kept_line("\n".join(lines))
+
+
+def test_an_experiment_of_which_little_is_known_is_cited_by_its_name() -> None:
+    asked = replace(PLAN, question="Is it & so?", name="a/b c")
+    assert citation(recipe(asked)) == (
+        "@misc{a-b-c,\n  title = {Is it \\& so?},\n  howpublished = {report of speedrun-ablations},\n"
+        f"  version = {{{VERSION}}},\n  note = {{experiment a/b c}},\n}}"
+    )
+    nameless = citation(recipe(replace(PLAN, name="!")))
+    assert nameless.startswith("@misc{ablation,\n  title = {!},")
+    assert citation(recipe(replace(PLAN, evidence="first"))) == ""
+
+
+def test_tokens_are_told_where_every_run_read_as_many_in_steps_of_its_own() -> None:
+    def told(*tokens: float | None) -> list[str]:
+        of_runs: Any = SimpleNamespace(results=[SimpleNamespace(tokens=n) for n in tokens])
+        return equal_tokens(of_runs)
+
+    assert told(2e6, 2e6) == ["2.000M tokens in each arm's own steps"]
+    assert told() == told(None) == told(2e6, None) == told(None, 2e6) == told(2e6, 3e6) == []
+
+
+def test_a_statistic_is_printed_unless_it_is_none_or_a_zero_to_hide() -> None:
+    def printed(value: Any, **facts: Any) -> str | None:
+        column = Column(key="k", meaning="", value=lambda row: row, format="{}", **facts)
+        part = part_of(column, value)
+        return None if part is None else part.text
+
+    assert [printed(v) for v in (None, 0, 1, -1)] == [None, "0", "1", "-1"]
+    assert [printed(v, hides_zero=True) for v in (0, 1, -1)] == [None, "1", "-1"]
+
+
+def test_facts_of_a_machine_are_counted_and_told_in_words() -> None:
+    gpus = [{"name": "H100", "gib": 80}, {"name": "H100"}, {"name": "A100"}, "cpu"]
+    assert fact_in_words(gpus) == "2 x H100, A100, cpu"
+    assert fact_in_words({"a": {"b": 1}, "c": None, "d": "x"}) == "a.b 1, d x"
+    assert fact_in_words("Linux") == "Linux" and fact_in_words([]) == ""
+
+
+def test_a_hint_is_told_once_with_the_arms_that_it_is_about() -> None:
+    one, other = (SimpleNamespace(line=line, text=text) for line, text in ((7, "a"), (7, "b")))
+
+    def told(*of_arms: list[SimpleNamespace]) -> list[str]:
+        arms = [SimpleNamespace(name=str(n), hints=hints) for n, hints in enumerate(of_arms)]
+        plan: Any = SimpleNamespace(arms=arms)
+        return [f"{who}: {hint.text}" for who, hint in hints_by_arms(plan)]
+
+    assert told([one, other], [one], [other]) == ["0, 1: a", "0, 2: b"]
+    assert told([one], [one]) == ["every arm: a"]
+    assert told([one]) == ["0: a"]
+    assert told([], []) == []

@@ -1,12 +1,13 @@
 """A site: an index from which every page is reached, links that hold wherever the folder lies, nothing from elsewhere."""
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from harness.__main__ import main
-from reports.page.site import write_site
+from reports.page.site import target, write_site
 from tests.report_fixtures import write_experiment
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -59,6 +60,67 @@ def test_every_page_is_reached_and_every_link_holds(tmp_path: Path) -> None:
     assert Links(text).leads == ["one/page.html", "one/note.html#end", "https://example.org"]
     assert "<a>outside</a>" in text and "<td>1</td>" in text and "<script>" not in text
     assert (tmp_path / "site" / "findings" / "one" / "page.yaml").is_file()
+
+
+HEAD = (
+    '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+)
+
+
+def unstyled(page: Path) -> str:
+    return re.sub(r"<style>.+?</style>", "", page.read_text(), flags=re.DOTALL)
+
+
+def test_an_index_is_a_list_for_every_folder_of_the_findings_and_of_the_experiments(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "site" / "experiments").mkdir(parents=True)
+    (tmp_path / "site" / "experiments" / "bare.html").write_text("no title")
+    index = write_site(tmp_path / "site", findings(tmp_path))
+    assert index == tmp_path / "site" / "index.html"
+    title = "Findings and experiments"
+    assert unstyled(index) == (
+        f'{HEAD}<meta name="generator" content="ablate site"><title>{title}</title>\n\n</head>\n'
+        f'<body>\n<main id="main">\n<h1>{title}</h1>\n'
+        "<h2>findings</h2>\n<ul>\n"
+        '<li><a href="findings/README.html">What was found</a> <small>README.html</small></li>\n'
+        "</ul>\n<h2>findings/one</h2>\n<ul>\n"
+        '<li><a href="findings/one/note.html">note</a> <small>note.html</small></li>\n'
+        '<li><a href="findings/one/page.html">One &amp; only</a> <small>page.html</small></li>\n'
+        "</ul>\n<h2>experiments</h2>\n<ul>\n"
+        '<li><a href="experiments/bare.html">untitled</a> <small>bare.html</small></li>\n'
+        "</ul>\n</main>\n</body>\n</html>\n"
+    )
+    assert unstyled(tmp_path / "site" / "findings" / "one" / "note.html") == (
+        f"{HEAD}<title>note</title>\n\n</head>\n"
+        '<body>\n<main id="main">\n<p>A note.</p>\n</main>\n</body>\n</html>\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("link", "leads"),
+    [
+        ("one/page.html", "one/page.html"),
+        ("one/page.yaml", "one/page.yaml"),
+        ("one/note.md", "one/note.html"),
+        ("one/note.md#end", "one/note.html#end"),
+        ("./one/../README.md", "./one/../README.html"),
+        ("one/data.csv", ""),
+        ("one/absent.html", ""),
+        ("one", ""),
+        ("#here", "#here"),
+        ("mailto:me@host", "mailto:me@host"),
+        ("//host/page.html", "//host/page.html"),
+    ],
+)
+def test_a_link_of_a_text_leads_to_what_the_site_has_or_nowhere(
+    tmp_path: Path, link: str, leads: str
+) -> None:
+    made = findings(tmp_path)
+    (made / "one" / "data.csv").write_text("1\n")
+    files = [path for path in made.rglob("*") if path.is_file()]
+    assert target(link, made / "README.md", files) == leads
 
 
 def test_an_experiment_has_its_page_beside_the_findings(

@@ -15,7 +15,18 @@ from matplotlib.text import Text
 
 from harness.__main__ import main
 from reports.analysis.compare import compare_all
-from reports.figures.base import NARROW, WIDE, ArmKey, Figure, dot, dots, line, path_of, text
+from reports.figures.base import (
+    CHAR_PX,
+    NARROW,
+    WIDE,
+    ArmKey,
+    Figure,
+    dot,
+    dots,
+    line,
+    path_of,
+    text,
+)
 from reports.inputs.load import load
 from reports.page.by_design import ByDesign
 from reports.page.draw import draw_all
@@ -25,6 +36,7 @@ from reports.paper.drawing import (
     MARGIN,
     PX_PER_INCH,
     arc,
+    fonts_here,
     paper_figure,
     path_through,
     shape_of,
@@ -270,6 +282,29 @@ def test_a_legend_has_the_rows_that_its_names_take():
             -8 - LEGEND_ROW * row for row in range(n)
         )
     assert np.diff(heights) == pytest.approx([LEGEND_ROW] * 3)
+
+
+@pytest.mark.parametrize(("n_letters", "n_rows"), [(19, 1), (20, 2)])
+def test_names_share_a_row_of_the_legend_up_to_its_last_pixel(n_letters: int, n_rows: int) -> None:
+    names = [letter * n_letters for letter in "ab"]
+    legend = tuple(ArmKey(name, "c1", name) for name in names)
+    drawn = paper_figure(figure_of("", legend=legend), NARROW)
+    places = [t.get_position() for t in drawn.axes[0].texts]
+    second = 17.0 if n_rows == 2 else 17 + CHAR_PX * n_letters + 16 + 17
+    assert [x for x, _ in places] == pytest.approx([17.0, second])
+    assert [y for _, y in places] == [-8 - LEGEND_ROW * (n_rows - 1), -8]
+
+
+def test_what_comes_later_lies_above_be_it_a_mark_or_a_text() -> None:
+    inner = line(1, 2, 3, 4, "grid") + text(5, 6, "a", css="tick") + line(1, 2, 3, 4, "zero")
+    drawn = paper_figure(figure_of(inner), WIDE).axes[0]
+    kinds = [type(c) for c in drawn.get_children() if isinstance(c, PathPatch | Text) and c.get_zorder() == 1]  # fmt: skip
+    assert kinds == [PathPatch, Text, PathPatch]
+
+
+def test_of_the_pages_fonts_those_are_taken_that_are_here_then_one_that_always_is() -> None:
+    assert fonts_here(("Nowhere", "DejaVu Serif", "Neither")) == ["DejaVu Serif", "DejaVu Sans"]
+    assert fonts_here(()) == ["DejaVu Sans"]
 
 
 def test_files_of_every_kind_are_written_and_are_the_same_again(made, tmp_path, monkeypatch):

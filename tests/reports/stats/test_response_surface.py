@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from reports.stats.response_surface import df_of_own, slopes_at, surface_through
 from tests.proof.surface import BEND, PLACE, batch_of, drawn_points
@@ -52,6 +52,21 @@ def test_the_region_has_the_places_where_no_error_tells_both_slopes_apart_from_z
     told = np.stack([found.min(axis=0), found.max(axis=0)], axis=1)
     assert told == pytest.approx(np.clip(ends, -1.2, 1.2), abs=0.006)
     assert (edge.min(axis=0) < surface.stationary).all()
+
+
+def test_an_end_of_the_region_is_where_a_line_touches_it():
+    surface, _, _ = surface_of(1, curvature=9.0)
+    ends = surface.ends(surface.edge(0.05), 0.05)
+
+    def told_apart(across, axis, end):
+        rows = slopes_at(np.array([end, across] if axis == 0 else [across, end]))
+        slopes = rows @ surface.coefficients
+        return slopes @ np.linalg.solve(rows @ surface.covariances[0] @ rows.T, slopes)
+
+    for axis, side in np.ndindex(2, 2):
+        line = (axis, ends[axis, side])
+        nearest = optimize.minimize_scalar(told_apart, bounds=(-1, 1), args=line, method="bounded")
+        assert nearest.fun == pytest.approx(2 * stats.f.isf(0.05, 2, surface.df[0]), rel=1e-6)
 
 
 def test_a_surface_moves_and_stretches_with_its_places():

@@ -228,3 +228,8 @@ def test_a_sequence_of_noise_that_is_alike_rarely_warns_and_one_that_drifts_does
     assert sequence_warnings(*rng.exponential(size=(2, 6))) == []  # there is no interval yet
     tail = np.r_[rng.normal(size=19), 30.0]
     assert Caution.SKEWED in sequence_warnings(tail, rng.normal(size=20))
+    steps = np.arange(7.0)  # of so many on
+    assert sequence_warnings(steps, 0 * steps)[-1] is Caution.DRIFTS
+    assert sequence_warnings(steps[:6], 0 * steps[:6]) == []
+    assert sequence_warnings(steps + 1, steps) == []  # one difference, whatever the noise
+    assert sequence_warnings(np.cos(steps**2), -np.cos(steps**2)) == []  # one sum

@@ -126,6 +126,22 @@ def test_of_a_slope_that_may_be_zero_only_the_values_are_held_to_the_rows() -> N
     assert len(said(with_lies(carried, 0), rows)) == len(carried)
 
 
+def test_of_losses_that_differ_by_their_rounding_alone_no_ends_are_told_in_many_steps() -> None:
+    rows, noisy = runs_of(noise=0.0), runs_of(noise=1e-6)
+    for row in (*rows, *noisy):
+        row["budget"] *= 100_000_000
+        row["val_loss"] += 0.1 * (row["block"] or 0)
+    slope = (0.0223 + 0.0221) / 2 / math.log(20 / 16)
+    carried = {}
+    for place, (there, without) in enumerate((*PARTS.values(), TOGETHER)):
+        worth = 2_000_000_000 * (LOSSES[there] - LOSSES[without]) / slope
+        carried[0, "attribution-steps", place] = f"{worth!r},-9,9"
+    assert said(carried, rows) == []
+    assert len(said(with_lies(carried, 0), rows)) == len(carried)
+    ends = [line for line in said(carried, noisy) if "9.0 is printed" in line]
+    assert len(ends) == 2 * len(carried)
+
+
 @pytest.mark.parametrize(
     "rows",
     [

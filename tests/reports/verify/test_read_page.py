@@ -207,6 +207,17 @@ def test_an_estimate_is_a_mean_of_differences_or_one_of_means() -> None:
     ragged = [*rows, row("b", 4.0), row("b", 4.0, block=2)]
     table = Table.of("val_loss", "base", ragged)
     assert estimate(table, "b", anytime=False) == pytest.approx(backfitted(table, "b"))
+    assert backfitted(table, "b") == pytest.approx(3.5)
+    assert estimate(table, "b", anytime=True) == 1.0
+    in_one_block = Table.of("val_loss", "base", [*one, row("a", 8.0, block=2)])
+    assert estimate(in_one_block, "a", anytime=False) == 4.0
+    in_none = Table.of("val_loss", "base", [*rows[:2], row("a", 8.0, block=2)])
+    assert estimate(in_none, "a", anytime=False) == 5.0
+    in_two = [*rows, row("base", 3.0, block=2), row("a", 9.0, block=2)]
+    table = Table.of("val_loss", "base", [*in_two, row("b", 4.0), row("b", 4.0, block=2)])
+    assert estimate(table, "b", anytime=True) == 2.0
+    assert estimate(table, "b", anytime=False) == pytest.approx(backfitted(table, "b"))
+    assert backfitted(table, "b") == pytest.approx(2.0 - 1 / 12)
 
 
 def test_copies_of_a_run_count_once_and_the_longest_shared_budget_is_compared() -> None:

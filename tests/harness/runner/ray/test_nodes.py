@@ -19,8 +19,9 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """The addresses that Ray was asked to join; it finds nothing at any."""
     asked: list[str | None] = []
 
-    def init(address: str | None, **_: Any) -> None:
+    def init(address: str | None, **how: Any) -> None:
         asked.append(address)
+        assert how == {"logging_level": "ERROR", "log_to_driver": False}, "its own words are few"
         raise ConnectionError("Could not find any running Ray instance.\nPlease start one.\n")
 
     fake = SimpleNamespace(is_initialized=lambda: False, init=init)
@@ -45,9 +46,42 @@ def test_what_ray_says_of_a_cluster_that_it_does_not_find_is_told_in_one_line(
     with pytest.raises(UserError) as refused:
         nodes.connect(None)
     said = "auto: no Ray cluster answers (Could not find any running Ray instance.): start one with"
-    assert str(refused.value).startswith(f"--address {said} `ray start --head`")
+    cure = "or leave --address out to use this machine alone"
+    assert str(refused.value) == f"--address {said} `ray start --head`, {cure}"
     assert joined == [None]
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("address", "at"),
+    [
+        ("10.0.0.1:6379", ("10.0.0.1", 6379)),
+        ("[::1]:6379", ("::1", 6379)),
+        *[(other, None) for other in ("ray://10.0.0.1:10001", "auto", ":6379", "10.0.0.1:x")],
+    ],
+)
+@pytest.mark.parametrize("in_environment", [False, True])
+def test_whoever_is_at_an_address_with_a_port_is_asked_before_ray_joins(
+    joined: list[str | None],
+    monkeypatch: pytest.MonkeyPatch,
+    address: str,
+    at: tuple[str, int] | None,
+    in_environment: bool,
+) -> None:
+    asked: list[Any] = []
+
+    def connection(at: tuple[str, int], timeout: float) -> Any:
+        asked.append((at, timeout))
+        return SimpleNamespace(close=lambda: asked.append("closed"))
+
+    monkeypatch.setattr(nodes.socket, "create_connection", connection)
+    if in_environment:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+    given = None if in_environment else address
+    with pytest.raises(UserError):
+        nodes.connect(given)
+    assert asked == ([] if at is None else [(at, nodes.ANSWER_S), "closed"])
+    assert joined == [given]
 
 
 def test_who_lets_ray_count_its_use_is_not_contradicted(

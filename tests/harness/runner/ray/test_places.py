@@ -1,8 +1,11 @@
 """Where runs go on a cluster of Ray's, and what comes back from a node that does not see the folder; without Ray."""
 
+import os
 from collections import Counter
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -98,7 +101,24 @@ def test_a_failed_run_brings_its_reason_and_its_log(here: Store, there: Store) -
     assert take_in(here, SPEC.run_id, event, packed(there.root), node="n1") == event
     [row] = read_attempts(here.directory(SPEC.run_id))
     assert (row.status, row.reason, row.node) == ("failed", "it broke", "n1")
-    assert "the last line" in (here.directory(SPEC.run_id) / "log.txt").read_text()
+    log = here.directory(SPEC.run_id) / "log.txt"
+    assert "the last line" in log.read_text()
+    log.write_text("of another attempt\n")
+    take_in(here, SPEC.run_id, event, packed(there.root), node="n1")
+    assert log.read_text() == "of another attempt\n", "what is here stays"
+    silent = WorkerEvent(status="preempted")
+    assert take_in(here, SPEC.run_id, silent, packed(there.root), node="n2") == silent
+    *_, row = read_attempts(here.directory(SPEC.run_id))
+    assert (row.status, row.reason or "", row.node) == ("preempted", "", "n2")
+
+
+def test_files_of_any_age_are_packed(there: Store) -> None:
+    """An archive alone would refuse what is dated before 1980, as clocks that are not set date it."""
+    old = there.root / "old.txt"
+    old.write_text("x")
+    os.utime(old, (0, 0))
+    with ZipFile(BytesIO(packed(there.root))) as archive:
+        assert archive.read("old.txt") == b"x"
 
 
 def test_a_result_whose_files_do_not_hold_is_none(here: Store, there: Store) -> None:

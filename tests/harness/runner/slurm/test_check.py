@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from harness.run.files import write_json
 from harness.run.read import read_json
 from harness.run.spec import PlannedRun
 from harness.runner.executor import ExecutorOptions
-from harness.runner.slurm import check
+from harness.runner.slurm import check, send
 from harness.runner.slurm.check import (
     NodeCheck,
     answer_file,
@@ -26,6 +27,7 @@ from harness.runner.slurm.send import send_check
 from harness.runner.trainers import OwnTrainer
 from harness.store.store import Store
 from tests.fake_matrix import Matrix
+from tests.harness.runner.piped import piped
 from tests.harness.runner.slurm.test_site import install
 from tests.one_run import SPEC
 
@@ -100,7 +102,9 @@ def test_other_settings_are_another_check(tmp_path: Path) -> None:
     plain, container = Cluster(), Cluster(container=("--container-image=a",))
     other = Cluster(container=("--container-image=b",))
     assert [needs_check(c) for c in (plain, container, Cluster(python="/x"))] == [False, True, True]
-    assert len({answer_file(c, tmp_path) for c in (plain, container, other)}) == 3
+    answers = {answer_file(c, tmp_path) for c in (plain, container, other)}
+    assert len(answers) == 3
+    assert all(re.fullmatch(r"check-[0-9a-f]{12}\.json", answer.name) for answer in answers)
     assert answer_file(container, tmp_path) == answer_file(
         Cluster(container=("--container-image=a",), sbatch={"qos": "high"}), tmp_path
     )
@@ -114,17 +118,23 @@ def answering(answer: Path, missing: list[str]) -> Callable[[], str]:
     return send
 
 
-def test_a_check_that_was_passed_is_not_sent_again(tmp_path: Path, states: dict[str, str]) -> None:
+def test_a_check_that_was_passed_is_not_sent_again(
+    tmp_path: Path, states: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     answer = tmp_path / "check.json"
-    for missing in (["no torch"], ["no data"]):
-        with pytest.raises(UserError, match=f"job 7 found that {missing[0]}: change `container`"):
+    for missing in (["no torch"], ["no data", "no room"]):
+        found = f"no run was sent, for job 7 found that {'; '.join(missing)}: change `container`"
+        with pytest.raises(UserError, match=f"^{found}"):
             check_environment(answer, answering(answer, missing), lambda: False)
     check_environment(answer, answering(answer, []), lambda: False)
+    looks = "job 7 looks whether the nodes have what a run needs\n"
+    assert capsys.readouterr().out == looks * 3
 
     def never() -> str:
         raise AssertionError("sent again")
 
     check_environment(answer, never, lambda: False)
+    assert capsys.readouterr().out == ""
 
 
 def test_a_job_that_ends_without_an_answer_tells_its_last_line(
@@ -168,6 +178,38 @@ def test_the_check_of_a_run_of_several_nodes_is_one_job_of_one_node(
     assert not any(line.startswith("#SBATCH --array") for line in asked)
 
 
+def test_the_check_looks_for_what_a_run_needs_on_each_of_its_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABLATE_DATA", str(tmp_path / "data"))
+    asked: list[object] = []
+
+    def executor_of(runs: list[PlannedRun], folder: Path, options: ExecutorOptions) -> str:
+        asked.append((len(runs), folder, options.n_nodes))
+        return "submitit"
+
+    def sent_by(executor: str, jobs: list[NodeCheck]) -> list[str]:
+        asked.extend(jobs)
+        return ["8"]
+
+    monkeypatch.setattr(send, "executor_of", executor_of)
+    monkeypatch.setattr(send, "sent_by", sent_by)
+    spec = replace(SPEC, config={"data": {"heldout": None}}, world_size=4, device="cuda")
+    run = PlannedRun(arm="a", block=0, place=0, spec=spec)
+    store = Store.create(tmp_path / "results")
+    answer = tmp_path / "jobs" / "answer.json"
+    assert send_check(run, store, answer, ExecutorOptions(n_nodes=2)) == "8"
+    looks_for = NodeCheck(
+        results=str(tmp_path / "results"),
+        data=(str(tmp_path / "data"),),
+        modules=("torch", "numpy", "harness.training.train"),
+        device="cuda",
+        gpus=2,
+        answer=str(answer),
+    )
+    assert asked == [(1, answer.parent, 1), looks_for]
+
+
 def test_a_stop_takes_the_check_out_of_the_queue(
     tmp_path: Path, states: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +217,24 @@ def test_a_stop_takes_the_check_out_of_the_queue(
     monkeypatch.setattr(check, "cancel_jobs", cancelled.extend)
     check_environment(tmp_path / "check.json", lambda: "7", lambda: True)
     assert cancelled == ["7"]
+
+
+def test_that_it_is_checked_is_shown_before_the_check_is_waited_for(
+    tmp_path: Path,
+    states: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer, shown, shown_so_far = tmp_path / "check.json", [], piped(monkeypatch)
+    states["7"] = "PENDING"
+
+    def wait(seconds: float) -> None:
+        shown.append((seconds, shown_so_far()))
+        write_json(answer, {"missing": []})
+
+    monkeypatch.setattr(check, "LOOK_S", 2.0)
+    monkeypatch.setattr(check, "time", SimpleNamespace(sleep=wait))
+    check_environment(answer, lambda: "7", lambda: False)
+    assert shown == [(2.0, "job 7 looks whether the nodes have what a run needs\n")]
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from harness.errors import UserError
 from harness.run.attempts import AttemptRow, note_attempt, read_attempts
 from harness.run.retired import read_retired
 from harness.run.spec import PlannedRun
-from harness.runner.executor import ExecutorOptions
+from harness.runner.executor import ExecutorOptions, RunEnded
 from harness.runner.health import Finding
 from harness.runner.slurm import executor
 from harness.runner.slurm.cluster import Cluster
@@ -21,6 +21,7 @@ from harness.runner.slurm.executor import Senders, SlurmRunner
 from harness.runner.slurm.sent import note_sent
 from harness.store.attempt import claim
 from harness.store.store import Store
+from tests.harness.runner.piped import piped
 from tests.one_run import SPEC, finish
 
 PLAIN = replace(SPEC, config={**SPEC.config, "timing": {"exclusive_node": False}})
@@ -39,9 +40,11 @@ class Bench:
         self.sent: list[str] = []
         self.checks: list[Any] = []
         self.kept_off: list[Any] = []
+        self.excluded: list[Any] = []  # nodes, for each array that was sent
+        self.ended: list[RunEnded] = []
         self.states: dict[str, str] | None = {}
         cluster = Cluster(**{"device": "cpu", **how})
-        options = ExecutorOptions(experiment="x", cluster=cluster)
+        options = ExecutorOptions(experiment="x", cluster=cluster, on_end=self.ended.append)
         senders = Senders(runs=self.send, check=self.check)
         self.runner = SlurmRunner(runs, self.store, senders, options)
         self.runner.folder.mkdir(parents=True)
@@ -50,7 +53,12 @@ class Bench:
         patch.setattr(executor, "keep_off", lambda *asked: self.kept_off.append(asked))
         patch.setattr(executor, "QUEUE_LOOK_S", 0.0)
 
-    def send(self, runs: Sequence[PlannedRun], *_: Any) -> list[str]:
+    def send(
+        self, runs: Sequence[PlannedRun], store: Store, folder: Path, options: ExecutorOptions
+    ) -> list[str]:
+        assert (store, folder) == (self.store, self.runner.folder)
+        assert options.cluster is not None
+        self.excluded.append(options.cluster.sbatch.get("exclude"))
         self.sent.append("".join(str(planned.spec.seed) for planned in runs))
         return [f"{len(self.sent)}_{i}" for i in range(len(runs))]
 
@@ -169,14 +177,64 @@ def test_a_call_that_is_stopped_says_which_runs_stay_in_the_queue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench = Bench(tmp_path, monkeypatch, n=2)
+    bench.runner.folder.rmdir()
+    bench.runner.folder.parent.rmdir()
     bench.states = {"1_0": "RUNNING", "1_1": "PENDING"}
-    monkeypatch.setattr(
-        executor, "time", SimpleNamespace(sleep=lambda s: signal.raise_signal(signal.SIGTERM))
-    )
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)  # the first one counts
+
+    monkeypatch.setattr(executor, "QUEUE_LOOK_S", 2.0)
+    monkeypatch.setattr(executor, "time", SimpleNamespace(sleep=wait))
     summary = bench.runner.run()
-    assert (summary.stopped, bench.sent) == ("preempted", ["01"])
-    said = "2 runs stay in the queue: the same command follows them, `ablate cancel x` ends them"
-    assert said in capsys.readouterr().out
+    assert (summary.stopped, bench.sent, waited) == ("preempted", ["01"], [2.0])
+    said = "2 runs stay in the queue: the same command follows them, `ablate cancel x` ends them\n"
+    assert capsys.readouterr().out == said
+
+
+def test_a_call_that_is_stopped_as_its_last_run_ends_has_done_it_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = Bench(tmp_path, monkeypatch)
+
+    def wait(seconds: float) -> None:
+        out = claim(bench.store, replace(PLAIN, seed=0))
+        assert out is not None
+        finish(out)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(executor, "time", SimpleNamespace(sleep=wait))
+    summary = bench.runner.run()
+    assert (summary.stopped, summary.statuses) == (None, {bench.run_id: "finished"})
+    [ended] = bench.ended
+    assert (ended.run.spec.seed, ended.status, ended.val_loss) == (0, "finished", 1.5)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_run_whose_node_fails_is_sent_again_twice_whoever_sent_it_first(
+    earlier: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch)
+    if earlier:
+        note_sent(bench.runner.folder, {bench.run_id: "9_0"})
+    looks: list[float] = []
+
+    def wait(seconds: float) -> None:
+        looks.append(seconds)
+        bench.states = {job: "NODE_FAIL" for job in bench.runner.jobs.values()}
+
+    monkeypatch.setattr(executor, "time", SimpleNamespace(sleep=wait))
+    summary = bench.runner.run()
+    assert (summary.statuses, summary.reasons) == (
+        {bench.run_id: "preempted"},
+        {bench.run_id: "its node failed"},
+    )
+    assert len(bench.sent) == (2 if earlier else 3) and len(looks) == 3
+    assert summary.stopped is None
 
 
 def test_where_nodes_have_another_environment_it_is_checked_by_the_first_run_that_has_no_job(
@@ -199,7 +257,7 @@ def test_where_nodes_have_another_environment_it_is_checked_by_the_first_run_tha
     taken_out: list[object] = []
     monkeypatch.setattr(executor, "cancel_jobs", taken_out.append)
     assert same.runner.run().stopped == "interrupted"
-    assert len(taken_out) == 1
+    assert taken_out == [["1_0"]]
     assert len(asked) == 2, "nor is anything checked where they have ours"
 
 
@@ -227,6 +285,67 @@ def test_a_node_that_is_suspected_gets_no_more_jobs_and_one_that_is_retired_is_t
     assert [(sorted(jobs), nodes) for jobs, nodes in bench.kept_off] == [(["1_0", "1_1"], "n1")]
     [retired] = read_retired(bench.store.root / "experiments" / "x")
     assert retired.place == "node n1"
+    bench.runner.left.clear()
+    other = replace(PLAIN, seed=2)
+    bench.runner.kept_off.add("n0")
+    bench.runner.left[other.run_id] = PlannedRun(arm="a", block=2, place=0, spec=other)
+    bench.runner.look()
+    assert bench.excluded == [None, "n0,n1"], "nor do arrays that are sent later go there"
+
+
+def test_a_node_that_is_doubted_no_more_gets_jobs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch, n=2, sbatch={"exclude": "n9"})
+    bench.runner.kept_off.update(("n1", "n2"))
+    bench.runner.look()
+    findings = [Finding(freed=("n1",)), Finding(), Finding(kept_out=("n2",))]
+    judge: Any = SimpleNamespace(ended=lambda *_, **__: findings.pop(0))
+    bench.runner.health = judge
+    bench.note(replace(began(1), node="n1"), over(1, "failed"))
+    while findings:
+        bench.runner.left[bench.run_id] = bench.runner.planned[bench.run_id]
+        bench.runner.jobs[bench.run_id] = "1_0"
+        bench.states = {"1_0": "COMPLETED"}
+        bench.runner.look()
+    assert bench.kept_off == [(["1_0", "1_1"], "n9,n2")], "the others change nothing"
+    assert bench.excluded == ["n9,n1,n2"]
+
+
+def test_of_several_nodes_none_is_judged_by_what_failed_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch)
+    bench.runner.options = replace(bench.runner.options, n_nodes=2)
+    judge: Any = SimpleNamespace(ended=lambda *_, **__: pytest.fail("judged"))
+    bench.runner.health = judge
+    assert bench.end("COMPLETED", replace(began(1), node="n1"), over(1, "failed"))[0] == "failed"
+
+
+def test_an_array_holds_runs_of_one_size_that_share_their_nodes_or_not() -> None:
+    def run(seed: int, size: int, alone: bool) -> PlannedRun:
+        config = {**SPEC.config, "timing": {"exclusive_node": alone}}
+        spec = replace(SPEC, config=config, world_size=size, seed=seed)
+        return PlannedRun(arm="a", block=seed, place=0, spec=spec)
+
+    runs = [run(0, 2, False), run(1, 1, False), run(2, 2, True), run(3, 2, False), run(4, 1, False)]
+
+    def seeds(options: ExecutorOptions) -> list[list[int]]:
+        arrays = executor.arrays_of(runs, options)
+        return [[planned.spec.seed for planned in array] for array in arrays]
+
+    assert seeds(ExecutorOptions()) == [[0, 3], [1, 4], [2]]
+    assert seeds(ExecutorOptions(alone=True)) == [[0, 2, 3], [1, 4]]
+
+
+def test_so_many_jobs_run_at_once_as_are_left_or_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch, n=3)
+    assert bench.runner.at_once() == 3
+    for most, at_once in ((2, 2), (3, 3), (7, 3)):
+        bench.runner.options = replace(bench.runner.options, max_parallel=most)
+        assert bench.runner.at_once() == at_once
 
 
 @pytest.mark.parametrize(
@@ -303,3 +422,35 @@ def test_jobs_of_an_earlier_call_that_are_still_there_are_followed(
     stopped.states, stopped.runner.stop = None, "interrupted"
     assert stopped.runner.run().stopped == "interrupted"
     assert capsys.readouterr().out == f"1 run is in the queue already\n1 run stays {left}"
+
+
+@pytest.mark.parametrize("how", ["a signal stops the call", "somebody cancels it"])
+def test_a_run_whose_job_is_lost_is_not_sent_again_by_a_call_that_ends(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch)
+    bench.runner.look()
+    bench.states = {"1_0": "NODE_FAIL"}
+    if how == "a signal stops the call":
+        bench.runner.stop = "preempted"
+    else:
+        bench.runner.options = replace(bench.runner.options, cancelled=lambda: True)
+    bench.runner.look()
+    assert bench.sent == ["0"]
+    assert bench.runner.summary.reasons == {bench.run_id: "its node failed"}
+
+
+def test_what_is_in_the_queue_already_is_shown_before_it_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, shown_so_far = Bench(tmp_path, monkeypatch), piped(monkeypatch)
+    note_sent(bench.runner.folder, {bench.run_id: "9_0"})
+    shown: list[str] = []
+
+    def wait(seconds: float) -> None:
+        shown.append(shown_so_far())
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(executor, "time", SimpleNamespace(sleep=wait))
+    bench.runner.run()
+    assert shown == ["1 run is in the queue already\n"]

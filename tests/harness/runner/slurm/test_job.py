@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ def test_srun_is_told_of_the_cpus() -> None:
         ({"SLURM_JOB_GPUS": "0,1,2,3", "SLURM_STEP_GPUS": "1"}, 1, ("1",)),
         ({"CUDA_VISIBLE_DEVICES": "1,3"}, 2, ("1", "3")),
         ({"CUDA_VISIBLE_DEVICES": "GPU-2"}, 1, ("GPU-2",)),
+        ({"CUDA_VISIBLE_DEVICES": "1,3"}, 1, ("1", "3")),
         ({}, 2, "nothing says which 2 are this job's: add `setup: "),
         ({"SLURM_JOB_GPUS": "7"}, 1, "nothing says which 1 are this job's: add `setup: "),
         ({"CUDA_VISIBLE_DEVICES": ""}, 1, "shows 0 GPUs .* add `gpus-per-node: 1` to cluster.yaml"),
@@ -79,6 +81,7 @@ def test_a_job_finds_its_gpus_or_says_what_to_add(
     variables: dict[str, str],
     n: int,
     found: tuple[str, ...] | str,
+    kept_line: Callable[[str], None],
 ) -> None:
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
@@ -90,6 +93,7 @@ def test_a_job_finds_its_gpus_or_says_what_to_add(
     with pytest.raises(UserError) as error:
         gpus_of_job(n)
     assert re.search(found, str(error.value))
+    kept_line(str(error.value))
 
 
 def test_the_first_job_of_a_configuration_compiles_before_its_siblings(

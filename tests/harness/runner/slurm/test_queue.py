@@ -32,6 +32,7 @@ from harness.runner.slurm.sent import cancel_experiment, jobs_folder, last_jobs,
 from harness.runner.trainers import OwnTrainer
 from harness.store.store import Store
 from tests.one_run import SPEC
+from tests.planted_secrets import PLANTED, leaks
 
 NO_QUEUE = Senders(runs=lambda *_: [], check=lambda *_: "")
 Answers = dict[str, Callable[[tuple[str, ...]], str | None]]
@@ -66,14 +67,16 @@ def test_states_come_from_the_queue_then_from_the_accounts(asked: Any) -> None:
     calls, answers = asked
     answers["squeue"] = lambda words: "7_0|RUNNING\nslurm_load_jobs warning\n7_1|COMPLETED\n"
     assert job_states(["7_0", "7_1"]) == {"7_0": "RUNNING", "7_1": "COMPLETED"}
-    assert [command[0] for command in calls] == ["squeue"]  # nothing was forgotten
+    said = "squeue -h -r -t all --me -o %i|%T"
+    assert [" ".join(command) for command in calls] == [said]  # nothing was forgotten
     answers["sacct"] = lambda words: "7_2|CANCELLED by 1000\n7_3|RUNNING\n\n7_4|\n7_5|FAILED\n"
     states = job_states(["7_0", "7_2", "7_3", "7_4", "7_5"])
     assert states == {
         **{"7_0": "RUNNING", "7_2": "CANCELLED", "7_3": "GONE", "7_4": "GONE"},
         "7_5": "FAILED",
     }
-    assert calls[-1][-1] == "7_2,7_3,7_4,7_5"  # the forgotten alone are asked about
+    said = "sacct -n -P -X -o JobID,State -j 7_2,7_3,7_4,7_5"
+    assert " ".join(calls[-1]) == said  # the forgotten alone are asked about
     answers["sacct"] = lambda words: None
     assert job_states(["7_2"]) == {"7_2": "GONE"}
     answers["squeue"] = lambda words: None
@@ -81,9 +84,10 @@ def test_states_come_from_the_queue_then_from_the_accounts(asked: Any) -> None:
 
 
 def test_where_no_job_can_be_sent_it_says_what_is_missing(
-    asked: Any, monkeypatch: pytest.MonkeyPatch
+    asked: Any, monkeypatch: pytest.MonkeyPatch, kept_line: Callable[[str], None]
 ) -> None:
     _, answers = asked
+    told = []
     found: dict[str, object] = {"sbatch": None, "submitit": None}
     monkeypatch.setattr(queue.shutil, "which", found.get)
     monkeypatch.setattr(queue, "find_spec", found.get)
@@ -93,19 +97,21 @@ def test_where_no_job_can_be_sent_it_says_what_is_missing(
         ("squeue", "squeue does not answer"),
         ("submitit", "submitit is missing"),
     ):
-        with pytest.raises(UserError, match=f"--executor slurm: {words}"):
+        with pytest.raises(UserError, match=f"--executor slurm: {words}") as refused:
             check_slurm()
+        told.append(str(refused.value))
         found[name] = "/usr/bin/there"
         if name == "squeue":
             answers["squeue"] = lambda words: ""
     check_slurm()
+    kept_line("\n".join(told))
 
 
 # ---------------------------------------------------------------- notes on jobs
 
 
 def test_jobs_of_an_experiment_are_ended_but_for_runs_with_a_result(
-    tmp_path: Path, asked: Any
+    tmp_path: Path, asked: Any, kept_line: Callable[[str], None]
 ) -> None:
     calls, answers = asked
     states = {"7_0": "RUNNING", "7_1": "PENDING", "7_2": "COMPLETED", "8_0": "PENDING"}
@@ -127,8 +133,14 @@ def test_jobs_of_an_experiment_are_ended_but_for_runs_with_a_result(
         states.update(dict.fromkeys(words[1:], "COMPLETING"))
         return ""
 
-    with pytest.raises(UserError, match="did not take every job of 'mine' out of the queue"):
+    with pytest.raises(UserError, match="did not take every job of 'mine'") as refused:
         cancel_experiment(tmp_path, "mine")
+    told = [str(refused.value)]
+    looks = iter([listed(()), None])
+    answers["squeue"] = lambda words: next(looks)  # it is silent once they are to go
+    with pytest.raises(UserError, match="did not take every job of 'mine'"):
+        cancel_experiment(tmp_path, "mine")
+    answers["squeue"] = listed
     answers["scancel"] = cancel
     assert cancel_experiment(tmp_path, "mine") == 2
     (words,) = {frozenset(c[1:]) for c in calls if c[0] == "scancel"}
@@ -138,8 +150,9 @@ def test_jobs_of_an_experiment_are_ended_but_for_runs_with_a_result(
     assert cancel_experiment(tmp_path, "mine") == 0
     assert "scancel" not in [c[0] for c in calls[n_calls:]]
     answers["squeue"] = lambda words: None
-    with pytest.raises(UserError, match="jobs of 'mine' may still be in the queue"):
+    with pytest.raises(UserError, match="jobs of 'mine' may still be in the queue") as refused:
         cancel_experiment(tmp_path, "mine")
+    kept_line("\n".join([*told, str(refused.value)]))
 
 
 def at(minute: int) -> str:
@@ -196,7 +209,7 @@ def test_nodes_are_counted_in_the_sites_partition_and_kept_off_beside_its_own(as
     calls, answers = asked
     answers["sinfo"] = lambda words: "n1 idle~\nn1 idle~\nn2 mixed-\nn3 down*\nn4 planned\n"
     assert n_nodes_of(Cluster(sbatch={"partition": "big"})) == 3
-    assert calls[-1][-2:] == ("-p", "big")
+    assert " ".join(calls[-1]) == "sinfo -h -N -o %N %T -p big"
     assert n_nodes_of(Cluster()) == 3 and "-p" not in calls[-1]
     answers["sinfo"] = lambda words: None
     assert n_nodes_of(Cluster()) == 0
@@ -214,6 +227,7 @@ def test_many_jobs_are_kept_off_a_thousand_at_a_time(asked: Any) -> None:
     assert [len(jobs) for jobs in named] == [1000, 1000, 1]
     assert [job for jobs in named for job in jobs] == [f"7_{i}" for i in range(2001)]
     assert {command[3] for command in calls} == {"ExcNodeList=n1"}
+    assert {command[:2] for command in calls} == {("scontrol", "update")}
 
 
 @pytest.mark.parametrize(
@@ -254,8 +268,10 @@ def test_runs_that_nodes_cannot_share_evenly_are_refused(tmp_path: Path) -> None
     def runner(**how: Any) -> SlurmRunner:
         return SlurmRunner([run], store, NO_QUEUE, ExecutorOptions(experiment="x", **how))
 
-    with pytest.raises(UserError, match="--nodes-per-run 3 does not divide 8 processes"):
+    with pytest.raises(UserError) as refused:
         runner(n_nodes=3)
+    said = "--nodes-per-run 3 does not divide 8 processes: choose a divisor"
+    assert str(refused.value) == said
     assert runner(n_nodes=2).at_once() == runner(max_parallel=4).at_once() == 1
 
 
@@ -454,6 +470,7 @@ def test_a_run_of_one_node_ends_as_its_worker_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "8")
+    monkeypatch.delenv("SLURM_NODEID")  # not every site says it of one node
     monkeypatch.setattr("harness.runner.slurm.job.find_cpus", lambda: 64)
     job = job_in(tmp_path, device="cpu", n_nodes=1)
     failed = WorkerEvent(status="failed", reason="a rank ended", died=True)
@@ -466,6 +483,24 @@ def test_a_run_of_one_node_ends_as_its_worker_tells(
     assert ended_as(job, monkeypatch, failed)[1].made["slot"].threads == 1
     job.checkpoint()
     assert job.stop == "preempted"
+
+
+@pytest.mark.usefixtures("in_a_job")
+def test_what_breaks_in_a_job_is_told_by_its_kind_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_in(tmp_path, device="cpu", n_nodes=1)
+    job.trainer = worker = FakeWorker()
+
+    def breaks(execution: Any) -> WorkerEvent:
+        raise ZeroDivisionError(f"no {PLANTED['hf']}")
+
+    worker.make = breaks
+    with pytest.raises(RuntimeError, match=r"^ZeroDivisionError: no ") as told:
+        job()
+    assert leaks(str(told.value)) == [] and worker.calls == ["close"]
+    (row,) = read_attempts(tmp_path / "results" / "runs" / spec_of(job).run_id)
+    assert (row.status, row.reason) == ("failed", f"job 7_2: {told.value}")
 
 
 @pytest.mark.usefixtures("in_a_job")
