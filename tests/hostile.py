@@ -53,21 +53,12 @@ class Said:
 
 
 def watched(*arguments: object, cwd: Path, **variables: str) -> Said:
-    """`ablate ...` in a process of its own, watched."""
+    """`ablate ...` in a fork of its own, watched; what imports alone would start `all_watched` sees."""
     note = cwd / ".started"
     note.unlink(missing_ok=True)
     program = f"{WATCH}\nmain(sys.argv[1:])"
-    command = [sys.executable, "-c", program, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "STARTED": str(note), **variables}
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
+    done = forked(program, *map(str, arguments), cwd=cwd, environment=environment)
     assert "Traceback" not in done.stderr, done.stderr
     return Said(done, noted(note))
 

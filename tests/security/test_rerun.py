@@ -62,6 +62,7 @@ def test_a_strangers_interpreter_and_trainer_start_only_when_trusted(
     assert not (folder / "mark").exists()
     said = watched("rerun", name, "--results", "strange", "--trust", cwd=folder)
     assert f"trusted: the python `{evil}`" in said.err
+    assert said.started != []
     assert (folder / "mark").exists()
 
 
