@@ -44,7 +44,7 @@ FEW = Palette(arms=("base", "zero_head", LONG, WIDEST), baseline="base")
 ONE = Palette(arms=(WIDEST,), baseline=WIDEST)
 STRETCHED = (5.36, 5.8, 6.5, 7.3)  # ends of axes at which one tick more has another distance
 NONE: Any = None  # what a drawing does not ask for
-MOST_ROWS = 40  # of the table behind a figure
+MOST_ROWS = 8  # of the table behind a figure
 TONES = ("good", "bad", "even", "open")
 
 

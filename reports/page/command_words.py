@@ -10,6 +10,8 @@ from typing import Any
 OF_RESULTS = "RESULTS"  # the folder of results, wherever another reader has it
 PATH = re.compile(r"(?<![\w.:/~])~?/(?:[^/\s\"',:=]+/)*[^/\s\"',:=]+")  # whole; not of an address
 
+WITHIN = re.compile(r"(?<![^\s\"'=,])~?/(?:[^/\s\"',:=]+/)*[^/\s\"',:=]+")  # an argument's
+
 
 def without_folders(command: str) -> str:
     """The command with a file's name in place of its whole path, RESULTS for that of the results.
@@ -22,7 +24,9 @@ def without_folders(command: str) -> str:
     except ValueError:
         return command
     whole = [path for typed in parts for _, path in paths_of(typed) if path]
-    if not whole and not PATH.search(command):
+    for word in chain.from_iterable(parts):
+        whole += WITHIN.findall(word.partition("@")[2])
+    if not whole:
         return command
     return " && ".join(join(shorter_words(typed, whole)) for typed in parts)
 
@@ -46,7 +50,8 @@ def shorter_words(typed: Sequence[str], whole: Sequence[str]) -> Iterator[str]:
         if path:
             name = OF_RESULTS if option == "--results" else tail(path, whole)
             word = word.replace(path, name, 1)
-        yield without_paths(word, whole)
+        file, at, arguments = word.partition("@")
+        yield file + at + WITHIN.sub(lambda found: tail(found[0], whole), arguments)
 
 
 def tail(path: str, whole: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The tests that `make test` leaves out as dear doubles are there, and others reach all that they reach."""
+"""The tests that `make test` leaves out as dear doubles are there, and how they are chosen."""
 
 from pathlib import Path
 

@@ -269,7 +269,7 @@ class _Task:
                 return WorkerEvent(status="failed", reason="the first node did not come")
             time.sleep(MEETING_LOOK_S)
             met = ray.get(self.meeting.met_at.remote())
-        if met is None:
+        if self.stop is not None:
             return WorkerEvent(status="lent")
         order = self.order
         group = Group(

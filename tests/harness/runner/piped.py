@@ -10,5 +10,5 @@ import pytest
 def piped(patch: pytest.MonkeyPatch) -> Callable[[], str]:
     """From now on output goes into a pipe; what came out of that by now."""
     pipe = io.BytesIO()
-    patch.setattr(sys, "stdout", io.TextIOWrapper(pipe))
+    patch.setattr(sys, "stdout", io.TextIOWrapper(pipe, encoding="utf-8"))
     return lambda: pipe.getvalue().decode()

@@ -141,18 +141,18 @@ def test_the_clock_counts_on_from_the_trunk(
 
 
 def test_random_state_goes_on(spec_of: Callable[..., RunSpec], tmp_path: Path) -> None:
-    """Of a plug-in that draws, and whatever this process drew before."""
+    """Of a trunk whose plug-in drew, whatever this process drew before."""
     branched, file = forked(spec_of(), tmp_path)
-    torch.manual_seed(12345)
-    torch.rand(100)
+    trunk, drawn = torch.load(file, weights_only=True), torch.Generator().manual_seed(12345)
+    trunk["ranks"][0]["random"]["cpu"] = drawn.get_state()
+    torch.save(trunk, file)
     out = Recorder()
     out.trunk_file = file
     states = []
     heartbeat = out.heartbeat
     out.heartbeat = lambda *at: (states.append(torch.get_rng_state()), heartbeat(*at))[1]  # type: ignore[method-assign]
     train(branched, out=out, device="cpu", stop=never)
-    saved = torch.load(file, weights_only=True)["ranks"][0]["random"]["cpu"]
-    assert torch.equal(states[0], saved)
+    assert torch.equal(states[0], drawn.get_state())
 
 
 def test_a_damaged_trunk_is_one_line(spec_of: Callable[..., RunSpec], tmp_path: Path) -> None:
