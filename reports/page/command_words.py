@@ -9,8 +9,7 @@ from typing import Any
 
 OF_RESULTS = "RESULTS"  # the folder of results, wherever another reader has it
 PATH = re.compile(r"(?<![\w.:/~])~?/(?:[^/\s\"',:=]+/)*[^/\s\"',:=]+")  # whole; not of an address
-
-WITHIN = re.compile(r"(?<![^\s\"'=,])~?/(?:[^/\s\"',:=]+/)*[^/\s\"',:=]+")  # an argument's
+IN_ARGUMENTS = re.compile(r"(?<![^\s\"'=,])~?/(?:[^/\s\"',:=]+/)*[^/\s\"',:=]+")  # of a script
 
 
 def without_folders(command: str) -> str:
@@ -25,7 +24,7 @@ def without_folders(command: str) -> str:
         return command
     whole = [path for typed in parts for _, path in paths_of(typed) if path]
     for word in chain.from_iterable(parts):
-        whole += WITHIN.findall(word.partition("@")[2])
+        whole += IN_ARGUMENTS.findall(word.partition("@")[2])
     if not whole:
         return command
     return " && ".join(join(shorter_words(typed, whole)) for typed in parts)
@@ -34,7 +33,7 @@ def without_folders(command: str) -> str:
 def paths_of(typed: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Each word's option, in front of `=` or as the word before, and its whole path; '' for none.
 
-    A path ends at an `@`: what follows is an argument of the file.
+    A path ends at an `@`: what follows are arguments of the file.
     """
     before = ""
     for word in typed:
@@ -51,7 +50,7 @@ def shorter_words(typed: Sequence[str], whole: Sequence[str]) -> Iterator[str]:
             name = OF_RESULTS if option == "--results" else tail(path, whole)
             word = word.replace(path, name, 1)
         file, at, arguments = word.partition("@")
-        yield file + at + WITHIN.sub(lambda found: tail(found[0], whole), arguments)
+        yield file + at + IN_ARGUMENTS.sub(lambda inner: tail(inner[0], whole), arguments)
 
 
 def tail(path: str, whole: Sequence[str]) -> str:
