@@ -88,8 +88,8 @@ def test_json_is_standard_an_entry_of_a_list_a_line(capsys: pytest.CaptureFixtur
     assert json.loads(out) == [{"a": None, "b": f"é{commands}"}, {"c": [1, None]}]
     assert out.splitlines()[0] == "[" and len(out.splitlines()) == 4
     assert not set(commands) & set(out) and "é" in out
-    print_json({"a": 1})
-    assert capsys.readouterr().out == '{\n "a": 1\n}\n'
+    print_json({"a": "é"})
+    assert capsys.readouterr().out == '{\n "a": "é"\n}\n'
 
 
 # ---------------------------------------------------------------- progress

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from harness.config.run import RunConfig, with_fields
 from harness.errors import UserError
 from harness.node import slots as slots_module
-from harness.node.slots import Node, Slot, find_gpus
+from harness.node.slots import Node, Slot, find_gpus, identifiers_of
 from harness.run.spec import PlannedRun, is_exclusive
 from harness.runner import local as runner_module
 from harness.runner.execute import Execution
@@ -271,3 +271,12 @@ def test_a_device_that_is_kept_out_is_given_to_no_run_until_it_is_brought_back()
     assert (node.devices, node.free) == (("1",), ["1"])
     node.bring_back(["0"])
     assert (node.devices, node.free) == (("0", "1"), ["0", "1"])
+
+
+def test_a_gpu_is_called_by_what_its_driver_lists() -> None:
+    listed = ["GPU 0: NVIDIA H200 (UUID: GPU-aa)", "no GPU", "GPU 12: NVIDIA H200 (UUID: GPU-cc)"]
+    assert identifiers_of(["12", "1", "GPU-x"], listed) == {
+        "12": "GPU-cc",
+        "1": "GPU-1",
+        "GPU-x": "GPU-x",
+    }

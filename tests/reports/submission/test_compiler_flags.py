@@ -29,6 +29,8 @@ WAYS = [
     ("print(config.a)", []),
     ("torch.compile(f, **kw)", ["torch.compile(**kw)"]),
     ('torch.compile(f, mode="x", **kw)', ["torch.compile(**kw)", "torch.compile(mode='x')"]),
+    ('flags["TORCHINDUCTOR_X"] = "1"', []),
+    ('variables["TORCHINDUCTOR_X"] = "1"', []),
 ]
 
 

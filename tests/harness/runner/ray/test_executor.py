@@ -220,11 +220,12 @@ def test_what_was_preempted_is_sent_again_behind_the_others(fake: FakeRay, store
     assert [name for name, _ in fake.sent] == [first, second, first]
 
 
-def test_a_failed_run_is_told_with_its_reason(fake: FakeRay, store: Store) -> None:
+@pytest.mark.parametrize("status", ["failed", "timeout"])
+def test_a_failed_run_is_told_with_its_reason(fake: FakeRay, store: Store, status: Any) -> None:
     [name] = names(one := runs(1))
-    fake.ends[name] = [answered(WorkerEvent(status="failed", reason="it broke"))]
+    fake.ends[name] = [answered(WorkerEvent(status=status, reason="it broke"))]
     summary = call(one, store).run()
-    assert (summary.statuses, summary.reasons) == ({name: "failed"}, {name: "it broke"})
+    assert (summary.statuses, summary.reasons) == ({name: status}, {name: "it broke"})
 
 
 def test_a_run_that_somebody_else_has_is_waited_for(fake: FakeRay, store: Store) -> None:
