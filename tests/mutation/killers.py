@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from coverage import CoverageData
-from coverage.exceptions import DataError
-
 from tests.doubles import doubles
 from tests.mutation.places import MODULE, Places
 
@@ -131,6 +128,9 @@ class Measured:
 
 def lines_of(part: Path, root: Path) -> Iterator[tuple[str, int, set[str]]]:
     """(file, line, tests) of one of coverage's files."""
+    from coverage import CoverageData
+    from coverage.exceptions import DataError
+
     seen = CoverageData(str(part))
     try:
         seen.read()
