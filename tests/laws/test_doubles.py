@@ -26,6 +26,14 @@ def test_every_double_is_a_test() -> None:
     assert gone == []
 
 
+def test_a_sabotage_meets_no_double() -> None:
+    double, quick = min(doubles()), "tests/laws/test_doubles.py::test_a_sabotage_meets_no_double"
+    files = [test.partition("::")[0] for test in (double, quick)]
+    known = Measured(digests=dict.fromkeys(files, "digest"), seconds={double: 1.0, quick: 1.0})
+    known.drop_gone(ROOT)
+    assert list(known.seconds) == [quick]
+
+
 def test_a_double_is_dear_and_reaches_nothing_alone() -> None:
     all_lines, half = 2**400 - 1, 2**320 - 1
     tests = {

@@ -172,10 +172,9 @@ def main() -> None:
     mutants = chosen(options)
     file = BUILD / "measured.json"
     known = Measured.load(file) if file.exists() and not options.fresh else Measured()
-    if options.known:
-        known.drop_gone(TREE)
-    else:
+    if not options.known:
         measure(known, file, options.jobs)
+    known.drop_gone(TREE)
     import_what_is_not_ours()
     trial = Trial(known, options.budget, options.slow)
     fates = last_run()[0] if options.again else []
