@@ -8,8 +8,9 @@ from shlex import join, split
 from typing import Any
 
 OF_RESULTS = "RESULTS"  # the folder of results, wherever another reader has it
-PATH = re.compile(r"(?<![\w.:/~])~?/(?:[^/\s\"',:=]+/)*[^/\s\"',:=]+")  # whole; not of an address
-IN_ARGUMENTS = re.compile(r"(?<![^\s\"'=,])~?/(?:[^/\s\"',:=]+/)*[^/\s\"',:=]+")  # of a script
+WHOLE_PATH = r"~?/(?:[^/\s\"',:=]+/)*[^/\s\"',:=]+"
+PATH = re.compile(rf"(?<![\w.:/~]){WHOLE_PATH}")  # not of an address
+IN_ARGUMENTS = re.compile(rf"(?<![^\s\"'=,]){WHOLE_PATH}")  # of a script
 
 
 def without_folders(command: str) -> str:
