@@ -385,6 +385,18 @@ def test_the_first_node_tells_once_where_the_others_meet_it(store: Store) -> Non
     assert told == ["10.0.0.1:4000"]
 
 
+def ended_by(error: BaseException, begun: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray ends the task once its work has begun."""
+
+    class Ended(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            super().join(timeout)
+            if timeout is not None and begun.wait(10):
+                raise error
+
+    monkeypatch.setattr(task, "threading", SimpleNamespace(Thread=Ended))
+
+
 @pytest.mark.parametrize(
     ("error", "status"), [(KeyboardInterrupt(), "interrupted"), (SystemExit(), "preempted")]
 )
@@ -401,13 +413,7 @@ def test_a_task_that_ray_ends_has_its_end_first(
         ends.append(told)
         return FAILED
 
-    class Ended(threading.Thread):
-        def join(self, timeout: float | None = None) -> None:
-            super().join(timeout)
-            if timeout is not None and asked.wait(10):
-                raise error
-
-    monkeypatch.setattr(task, "threading", SimpleNamespace(Thread=Ended))
+    ended_by(error, asked, monkeypatch)
     monkeypatch.setattr(Worker, "make", works)
     with pytest.raises(type(error)):
         run_order(order(store, Trainer()))
@@ -479,17 +485,11 @@ def test_a_further_node_that_is_told_to_go_says_nothing_of_its_processes(
 ) -> None:
     begun = threading.Event()
 
-    class Ended(threading.Thread):
-        def join(self, timeout: float | None = None) -> None:
-            if timeout is not None and begun.wait(10):
-                raise KeyboardInterrupt
-            super().join(timeout)
-
     def alive(self: Worker) -> bool:
         begun.set()
         return not self.closed
 
-    monkeypatch.setattr(task, "threading", SimpleNamespace(Thread=Ended))
+    ended_by(KeyboardInterrupt(), begun, monkeypatch)
     monkeypatch.setattr(Worker, "start", lambda self: None)
     monkeypatch.setattr(Worker, "alive", alive)
     met, trainer = Meeting(), Trainer()
@@ -504,15 +504,9 @@ def test_a_further_node_that_is_told_to_go_before_the_first_came_starts_nothing(
 ) -> None:
     looks = threading.Event()
 
-    class Ended(threading.Thread):
-        def join(self, timeout: float | None = None) -> None:
-            if timeout is not None and looks.wait(10):
-                raise KeyboardInterrupt
-            super().join(timeout)
-
     clock = SimpleNamespace(sleep=lambda s: looks.set(), monotonic=lambda: 0.0)
     monkeypatch.setattr(task, "time", clock)
-    monkeypatch.setattr(task, "threading", SimpleNamespace(Thread=Ended))
+    ended_by(KeyboardInterrupt(), looks, monkeypatch)
     trainer = Trainer()
     with pytest.raises(KeyboardInterrupt):
         run_order(order(store, trainer, n_nodes=2, node=1), Remote(Meeting()))
