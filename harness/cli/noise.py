@@ -1,6 +1,7 @@
 """The constants of noise, fitted again from imported runs."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -100,7 +101,7 @@ def _pairs(fit: "NoiseFit") -> list[Cells]:
     return pairs
 
 
-def _imported(experiment: str, results: Path) -> list[dict[str, str]]:
+def _imported(experiment: str, results: Path) -> list[Mapping[str, str]]:
     """The runs of imported logs as rows of figures."""
     from harness.foreign.history import runs_as_figures
     from harness.run.results import examine
@@ -120,7 +121,7 @@ def _imported(experiment: str, results: Path) -> list[dict[str, str]]:
             print(f"{run.arm}: run {run.run_id} is left out: {why}", file=sys.stderr)
         else:
             sound.append(run)
-    rows = []
+    rows: list[Mapping[str, str]] = []
     for row in runs_as_figures(experiment, results, replace(plan, runs=tuple(sound))):
         rows.append({name: str(value) for name, value in asdict(row).items()})
     return rows

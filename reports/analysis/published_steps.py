@@ -7,7 +7,7 @@ compared in nats per token, step times as log ratios, never in milliseconds.
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,7 +66,7 @@ def published_steps(experiment: Experiment) -> list[Step]:
     return steps
 
 
-def _rungs(experiment: Experiment, rows: list[dict[str, str]]) -> list[_Rung]:
+def _rungs(experiment: Experiment, rows: Sequence[Mapping[str, str]]) -> list[_Rung]:
     """rows: of the published table, each the one above it with one more change."""
     plan = experiment.plan
     arms = {frozenset(arm.changes): arm.name for arm in samples.arms_off_the_axes(plan)}

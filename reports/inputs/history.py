@@ -97,7 +97,7 @@ def read_history(
     )
 
 
-def published_runs(folder: Path = HISTORY) -> list[dict[str, str]]:
+def published_runs(folder: Path = HISTORY) -> list[Mapping[str, str]]:
     """Every run of every track that has a final loss."""
     return [row for row in read_table(folder / "runs.csv") if row["val_loss"]]
 

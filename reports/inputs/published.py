@@ -8,7 +8,9 @@ steps), because a record's step count was tuned until its loss just met the targ
 
 import csv
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -57,17 +59,26 @@ class PublishedRecord:
         return era_sd(self.record) / nats_per_log_step() / math.sqrt(self.n)
 
 
-def read_table(path: Path) -> list[dict[str, str]]:
+PublishedRow = Mapping[str, str]  # column -> what stands there
+
+
+def read_table(path: Path) -> Sequence[PublishedRow]:
     """The rows of a published table; raises ValueError where the file is missing."""
     if not path.is_file():
         raise ValueError(
             f"{path}: the published runs are missing: restore the file from the repository"
         )
+    return _rows(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _rows(path: Path, modified_ns: int) -> Sequence[PublishedRow]:
+    """The rows of a table as of a time: pages of many arms ask for them at each."""
     with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        return tuple(csv.DictReader(file))
 
 
-def final_rows(path: Path = RUNS) -> dict[tuple[str, str, str], dict[str, str]]:
+def final_rows(path: Path = RUNS) -> dict[tuple[str, str, str], PublishedRow]:
     """(record, arm, run) -> the last validation row of each published run."""
     last = {}
     for row in read_table(path):
@@ -75,7 +86,7 @@ def final_rows(path: Path = RUNS) -> dict[tuple[str, str, str], dict[str, str]]:
     return last
 
 
-def summaries(path: Path = PUBLISHED / "records.csv") -> dict[str, dict[str, str]]:
+def summaries(path: Path = PUBLISHED / "records.csv") -> dict[str, PublishedRow]:
     """record -> its row of the table of records, of those known as the mean of many logs."""
     means = [row for row in read_table(path) if row["source"].startswith("mean of")]
     return {row["record"]: row for row in means}
@@ -87,7 +98,7 @@ def short_track_subjects() -> dict[int, str]:
     return {int(row["record"]): row["subject"] for row in rows if row["track"] == "short"}
 
 
-def links_of_record(record: str) -> list[dict[str, str]]:
+def links_of_record(record: str) -> list[PublishedRow]:
     """The rows of a record of the short track that have an arm: its date, arm, parent.
 
     More than one where it was made again, under other rules or another environment."""

@@ -4,6 +4,7 @@ import copy
 import csv
 import json
 import math
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from scipy.stats import norm
 from harness.__main__ import main
 from reports.inputs import published
 from reports.inputs.noise import PUBLISHED
-from reports.inputs.published import final_rows, published_record
+from reports.inputs.published import final_rows, published_record, read_table
 from reports.inputs.published_experiments import EVIDENCE, published_experiment
 from reports.page.embed import embed_experiment, plain, table_rows
 from reports.page.write import render, write_report
@@ -31,6 +32,14 @@ def table(name: str) -> list[dict[str, str]]:
 @pytest.fixture(scope="module")
 def pages() -> dict[str, Page]:
     return {name: read_page(render([published_experiment(name)])) for name in EVIDENCE}
+
+
+def test_a_table_that_has_changed_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    for at, value in enumerate("12"):
+        path.write_text(f"a\n{value}\n")
+        os.utime(path, ns=(at, at))
+        assert list(read_table(path)) == [{"a": value}]
 
 
 def test_the_table_of_records_agrees_with_the_logs():
