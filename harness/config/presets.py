@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.run import (
+    DEFAULTS,
     SECTIONS,
     NewValues,
     RunConfig,
@@ -55,8 +56,9 @@ def find(kind: str, name: str, what: str) -> Path:
 
 def _in_folders(folders: Iterable[Path], name: str) -> Path | None:
     for folder in folders:
-        if (folder / f"{name}.yaml").is_file():
-            return folder / f"{name}.yaml"
+        path = os.path.join(folder, f"{name}.yaml")
+        if os.path.isfile(path):
+            return Path(path)
     return None
 
 
@@ -216,7 +218,7 @@ def newest() -> str:
 
 def preset_values(name: str) -> tuple[NewValues, dict[str, str]]:
     """All dotted values of a preset and the origin of each: 'default', or 'record change'."""
-    values = flat(RunConfig())
+    values = flat(DEFAULTS)
     origin = dict.fromkeys(values, "default")
     for preset in load_preset(name).chain:
         for change in preset.changes.values():
@@ -227,4 +229,4 @@ def preset_values(name: str) -> tuple[NewValues, dict[str, str]]:
 
 def to_config(values: Values) -> RunConfig:
     """The configuration of dotted values (taken as validated)."""
-    return with_fields(RunConfig(), values)
+    return with_fields(DEFAULTS, values)

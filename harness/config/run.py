@@ -6,9 +6,10 @@ as in model/config.py.
 """
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from functools import cache
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from harness.config.schedule_config import ScheduleConfig
 from harness.data.config import DataConfig
@@ -154,6 +155,7 @@ class TimingConfig:
 Values = Mapping[str, Any]  # dotted field -> value
 NewValues = dict[str, Any]  # the same, while it is put together
 Hints = Mapping[str, Any]  # field -> its type
+Section = TypeVar("Section")
 PlainConfig = dict[str, dict[str, Any]]  # section -> field -> value, as YAML and JSON hold them
 
 
@@ -173,16 +175,16 @@ class RunConfig:
     plugin: Values = field(default_factory=dict)
 
 
+DEFAULTS = RunConfig()
 SECTIONS = ("model", "optim", "schedule", "loss", "data", "precision", "system", "timing")
 
 
 @cache
 def toggles() -> tuple[tuple[str, Field], ...]:
     """Every toggle as (dotted name, dataclass field), in the order of declaration."""
-    plain_run = RunConfig()
     declared = []
     for section in SECTIONS:
-        for f in fields(getattr(plain_run, section)):
+        for f in fields(getattr(DEFAULTS, section)):
             declared.append((f"{section}.{f.name}", f))
     return tuple(declared)
 
@@ -195,7 +197,7 @@ def hint_of(name: str) -> Any:
 
 @cache
 def _hints(section: str) -> Hints:
-    return get_type_hints(type(getattr(RunConfig(), section)))
+    return get_type_hints(type(getattr(DEFAULTS, section)))
 
 
 def get(config: RunConfig, name: str) -> Any:
@@ -217,8 +219,17 @@ def with_fields(config: RunConfig, values: Values) -> RunConfig:
         if section == "plugin":
             changed[section] = {**config.plugin, **new}
         else:
-            changed[section] = replace(getattr(config, section), **new)
+            changed[section] = _with(getattr(config, section), new)
     return replace(config, **changed)
+
+
+def _with(section: Section, new: Values) -> Section:
+    """A copy with fields replaced; `dataclasses.replace` would set a hundred others again."""
+    if unknown := new.keys() - vars(section).keys():
+        raise TypeError(f"{type(section).__name__} has no field {', '.join(sorted(unknown))}")
+    made = copy(section)
+    vars(made).update(new)
+    return made
 
 
 def flat(config: RunConfig) -> NewValues:
@@ -262,4 +273,4 @@ def from_plain(values: Mapping[str, Values]) -> RunConfig:
     for section, part in values.items():
         for key, value in part.items():
             dotted[f"{section}.{key}"] = frozen(value)
-    return with_fields(RunConfig(), dotted)
+    return with_fields(DEFAULTS, dotted)

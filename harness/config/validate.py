@@ -5,10 +5,10 @@ too, by harness/experiment/values.py.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, replace
+from dataclasses import MISSING
 
 from harness.config.requires import check_requirements, value_text
-from harness.config.run import RunConfig, Values, flat, toggles
+from harness.config.run import DEFAULTS, RunConfig, Values, flat, toggles
 from harness.config.schedule import check_factors, longest_sequence
 from harness.config.validate_float8 import refused_float8
 from harness.config.validate_schedule import (
@@ -312,4 +312,4 @@ def check_config(config: RunConfig) -> None:
 def defaults() -> Values:
     """Dotted field -> default value."""
     assert all(f.default is not MISSING for _, f in toggles())
-    return flat(replace(RunConfig()))
+    return flat(DEFAULTS)

@@ -5,7 +5,7 @@ and only the fits of harness/config/validate.py are checked.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
 from functools import cache
 from operator import ge, gt, le, lt
@@ -45,7 +45,7 @@ def holds_whole(field: str) -> bool:
 
 def _hint(field: str) -> Any:
     """The type of a dotted field; None of what no toggle and no plug-in in force declares."""
-    if field in dict(toggles()):
+    if field in _declared():
         return hint_of(field)
     for module in plugins.modules():
         prefix = f"plugin.{module.NAME}."
@@ -70,6 +70,11 @@ def multiplied(value: float, factor: float) -> float:
 
 
 @cache
+def _declared() -> Mapping[str, Field[Any]]:
+    return dict(toggles())
+
+
+@cache
 def _adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(hint_of(name))
 
@@ -79,7 +84,7 @@ def check_values(values: Fields, where: Callable[[str], str]) -> Content:
 
     Raises UserError for the first that does not fit; where(name) stands in front.
     """
-    declared = dict(toggles())
+    declared = _declared()
     checked = dict(values)
     for name, value in values.items():
         if name not in declared:

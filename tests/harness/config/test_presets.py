@@ -167,6 +167,11 @@ def test_every_value_of_a_preset_has_an_origin() -> None:
                 assert load_preset(by).changes[change].values[name] == values[name]
 
 
+def test_a_field_that_there_is_not_is_never_set() -> None:
+    with pytest.raises(TypeError, match="ModelConfig has no field n_heads, n_layers"):
+        to_config({"model.n_layers": 1, "model.n_heads": 1, "model.n_layer": 1})
+
+
 # ---------------------------------------------------------------- derived rows
 
 
