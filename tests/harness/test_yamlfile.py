@@ -47,3 +47,11 @@ def test_what_is_no_yaml_is_refused_in_one_line(what: str, tmp_path: Path) -> No
 def test_a_value_that_is_no_yaml_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="--set: cannot read the value"):
         parse_value(text)
+
+
+def test_a_key_in_a_list_has_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("a:\n- b: 1\n- c:\n    d: 2\n")
+    file = YamlFile(path)
+    assert file.where("a", "", "b") == f"{path}:2"
+    assert file.where("a", "", "c", "d") == f"{path}:4"

@@ -15,6 +15,15 @@ from harness.__main__ import main
 ROOT = Path(__file__).resolve().parents[3]
 
 
+def test_the_words_after_the_programs_name_are_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["ablate", "records", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0 and '"r18"' in capsys.readouterr().out
+
+
 def test_toggles_tell_what_a_script_needs(ablate: Any) -> None:
     rows = {r["name"]: r for r in ablate("toggles", "--json").json}
     assert {"name", "record", "doc", "default", "choices", "requires", "conflicts"} <= set(

@@ -224,6 +224,8 @@ RIGHT_AT_THE_BORDER: list[dict[str, Any]] = [
     {"optim.qkv_split": False, "model.mlp_ratio": 3},
     {**EAGER, **one_row(104 * BLOCK)},
     {"model.bigram_hash": 97, "model.bigram_width": 768},
+    {"model.bigram_hash": 156_250_000, "model.d_model": 640, "model.head_dim": 64},
+    {"model.n_layer": 100, "model.d_model": 10_000, "model.head_dim": 100, "model.mlp_ratio": 3},
     {"model.bigram_hash": 97, "model.d_model": 12, "model.head_dim": 4, "model.bigram_width": 12},
     {"model.x0_mix": True, "model.residual_form": "sub_layers", "model.n_layer": 4,
      "model.lanes": 3},

@@ -142,3 +142,6 @@ def test_the_file_is_cut_once_it_holds_more_than_two_tails() -> None:
     assert file.getvalue() == "h" * HEAD_N + "".join(tail), "two tails are not cut"
     out.write("\n")
     assert file.getvalue() == "h" * HEAD_N + NOTE.format(0.0) + tail[1] + "\n"
+    out.write("c" * (TAIL_N - 1))
+    with_more = "h" * HEAD_N + NOTE.format(0.0) + tail[1] + "\n" + "c" * (TAIL_N - 1)
+    assert file.getvalue() == with_more, "what a cut left counts from then on"
