@@ -134,6 +134,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 OTHER_ORDER = {"cadence"}  # a gradient that waits for Adam is averaged again with the next one
+QUICK = ["r15", "r18_merged", "cadence", "tensor", "stages"]
+SLOW = [name for name in CASES if name not in QUICK]
+NAMES = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+IN_ONE_ORDER = [
+    pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
+    for name in CASES
+    if name not in OTHER_ORDER
+]
 IDEAS = [
     ROOT / "experiments/ideas" / f"{n}.py"
     for n in ("attention_gate", "z_loss", "cosine", "by_length")
@@ -184,7 +192,7 @@ def refusal(c: RunConfig) -> str | None:
     return None
 
 
-def worker(rank: int, world: int, folder: str) -> None:
+def worker(rank: int, world: int, folder: str, names: list[str]) -> None:
     torch.set_num_threads(1)
     plugins.use(IDEAS)
     corpus = make_corpora(Path(folder) / f"{world}_{rank}")["stdlib"]
@@ -193,14 +201,15 @@ def worker(rank: int, world: int, folder: str) -> None:
             "gloo", init_method=f"file://{folder}/store{world}", rank=rank, world_size=world
         )
     outcome: dict[str, Any] = {
-        name: train(config(case), corpus, rank, world) for name, case in CASES.items()
+        name: train(config(CASES[name]), corpus, rank, world) for name in names
     }
     if world <= 2:
-        outcome["exact"] = {
-            name: train(config((record, {**changes, **EXACT})), corpus, rank, world)
-            for name, (record, changes) in CASES.items()
-            if name not in OTHER_ORDER
-        }
+        outcome["exact"] = {}
+        for name in names:
+            if name not in OTHER_ORDER:
+                record, changes = CASES[name]
+                exact = config((record, {**changes, **EXACT}))
+                outcome["exact"][name] = train(exact, corpus, rank, world)
     outcome["refusal"] = refusal(config(UNEVEN))
     torch.save(outcome, f"{folder}/{world}_{rank}.pt")
     if world > 1:
@@ -212,15 +221,32 @@ def worker(rank: int, world: int, folder: str) -> None:
 WORLDS = (1, 2, 3)
 
 
+Outcomes = dict[int, list[dict[str, Any]]]  # number of processes -> of each
+
+
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
-    folder = tmp_path_factory.mktemp("processes")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return outcomes_of(QUICK, tmp_path_factory.mktemp("processes"))
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return outcomes_of(SLOW, tmp_path_factory.mktemp("processes"))
+
+
+@pytest.fixture
+def outcomes(name: str, request: pytest.FixtureRequest) -> Outcomes:
+    made: Outcomes = request.getfixturevalue("quick" if name in QUICK else "slow")
+    return made
+
+
+def outcomes_of(names: list[str], folder: Path) -> Outcomes:
     context = forkserver()
     for world in WORLDS:
         for rank in range(world):
             (folder / f"{world}_{rank}").mkdir()
     processes = [
-        context.Process(target=worker, args=(rank, world, str(folder)))
+        context.Process(target=worker, args=(rank, world, str(folder), names))
         for world in WORLDS
         for rank in range(world)
     ]
@@ -241,9 +267,9 @@ def gathered(ranks: list[dict[str, Any]], name: str, key: str, step: int) -> lis
 
 
 @pytest.mark.parametrize("world", [2, 3])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_global_batches_are_the_same_token_by_token(
-    outcomes: Any, world: int, name: str
+    outcomes: Outcomes, world: int, name: str
 ) -> None:
     for step in range(STEPS):
         alone = gathered(outcomes[1], name, "read", step)
@@ -255,8 +281,10 @@ def test_the_global_batches_are_the_same_token_by_token(
 
 
 @pytest.mark.parametrize("world", [2, 3])
-@pytest.mark.parametrize("name", CASES)
-def test_losses_and_weights_are_those_of_one_process(outcomes: Any, world: int, name: str) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_losses_and_weights_are_those_of_one_process(
+    outcomes: Outcomes, world: int, name: str
+) -> None:
     ranks = outcomes[world]
     for step in range(STEPS):
         alone, many = (torch.stack(gathered(o, name, "losses", step)) for o in (outcomes[1], ranks))
@@ -272,9 +300,9 @@ def test_losses_and_weights_are_those_of_one_process(outcomes: Any, world: int, 
         ), "replicas must stay identical"
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in OTHER_ORDER])
+@pytest.mark.parametrize("name", IN_ONE_ORDER)
 def test_two_processes_are_one_bit_for_bit_where_the_order_of_sums_is_the_same(
-    outcomes: Any, name: str
+    outcomes: Outcomes, name: str
 ) -> None:
     (alone,), ranks = ([r["exact"][name] for r in outcomes[w]] for w in (1, 2))
     for step in range(STEPS):
@@ -283,8 +311,8 @@ def test_two_processes_are_one_bit_for_bit_where_the_order_of_sums_is_the_same(
         assert all(map(torch.equal, rank["weights"], alone["weights"]))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_it_trained(outcomes: Any, name: str) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_it_trained(outcomes: Outcomes, name: str) -> None:
     """Losses that never move would agree, too."""
     losses = [
         float(torch.stack(gathered(outcomes[1], name, "losses", step)).mean())
@@ -293,10 +321,10 @@ def test_it_trained(outcomes: Any, name: str) -> None:
     assert losses[-1] < losses[0] - 0.01
 
 
-def test_record_15_refuses_uneven_counts_by_name(outcomes: Any) -> None:
-    assert outcomes[1][0]["refusal"] is None
-    assert outcomes[2][0]["refusal"] is None
-    for rank in outcomes[3]:
+def test_record_15_refuses_uneven_counts_by_name(quick: Outcomes) -> None:
+    assert quick[1][0]["refusal"] is None
+    assert quick[2][0]["refusal"] is None
+    for rank in quick[3]:
         assert rank["refusal"].startswith("optim.muon_uneven is 'refuse', and ")
         assert "16 matrices of 1024 elements" in rank["refusal"]
         assert rank["refusal"].endswith("do not divide by 3 ranks; set optim.muon_uneven: handle")
