@@ -13,10 +13,26 @@ from hypothesis import HealthCheck, settings
 
 from tests.doubles import doubles
 
+MEMORY = Path("/dev/shm")
+ENOUGH_BYTES = 4 << 30  # several times what all of the tests leave at once
+
+
+def is_roomy(folder: Path) -> bool:
+    """Whether there are files that are programs, too, and much space, as in a machine's memory but few containers'."""
+    if not os.access(folder, os.W_OK):
+        return False
+    disk = os.statvfs(folder)
+    return not disk.f_flag & os.ST_NOEXEC and disk.f_bavail * disk.f_frsize >= ENOUGH_BYTES
+
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # what one process compiles the next ones read: the tests start hundreds
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+if "TMPDIR" not in os.environ and is_roomy(MEMORY):
+    # each test waits for a hundred small files, which nobody needs to find after a power failure
+    os.environ["TMPDIR"] = str(MEMORY)
+    tempfile.tempdir = None  # asked for anew
 # the marks of launches are the tests' own: no test touches the key of who runs them
 STATE = tempfile.TemporaryDirectory(prefix="ablate-tests-")
 os.environ["XDG_STATE_HOME"] = STATE.name
