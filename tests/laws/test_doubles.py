@@ -39,7 +39,7 @@ def test_a_double_is_dear_and_reaches_nothing_alone() -> None:
     tests = {
         "tests/optim/test_a.py::test_dear": (3.0, half),
         "tests/optim/test_a.py::test_dearer": (5.0, all_lines),
-        "tests/optim/test_a.py::test_cheap": (0.4, all_lines),
+        "tests/optim/test_a.py::test_cheap": (0.2, all_lines),
         "tests/optim/test_a.py::test_of_little": (4.0, 2**299 - 1),
         "tests/optim/test_a.py::test_first_to_notice": (4.0, half),
         "tests/security/test_b.py::test_promise": (4.0, half),
@@ -52,7 +52,16 @@ def test_a_double_is_dear_and_reaches_nothing_alone() -> None:
 def test_of_two_that_alone_reach_a_line_the_cheaper_stays() -> None:
     lines = 2**300 - 1
     tests = {
-        "tests/optim/test_a.py::test_x": (2.0, lines),
+        "tests/optim/test_b.py::test_x": (2.0, lines),
         "tests/model/test_b.py::test_y": (3.0, lines),
+    }
+    assert dear_doubles(measured(tests), ()) == ["tests/model/test_b.py::test_y"]
+
+
+def test_what_a_file_of_tests_is_about_is_reached_by_one_of_its_own() -> None:
+    lines = 2**300 - 1
+    tests = {
+        "tests/optim/test_a.py::test_x": (3.0, lines),
+        "tests/model/test_b.py::test_y": (2.0, lines),
     }
     assert dear_doubles(measured(tests), ()) == ["tests/model/test_b.py::test_y"]

@@ -1,8 +1,8 @@
 """python -m tests.mutation.doubles [FATES ...]: move dear doubles from `make test` to `make test-all`.
 
 A quick test is a dear double where it takes long, and other quick tests, which stay, reach every line that it reaches, as the last
-`make mutation` measured. One that was the first to notice a sabotage of the FATES stays. Those moved before stay moved: to choose
-anew, empty tests/data/doubles.txt and measure.
+`make mutation` measured; those of the file that it is about, others of its own file reach. One that was the first to notice a
+sabotage of the FATES stays. Those moved before stay moved: to choose anew, empty tests/data/doubles.txt and measure.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from tests.doubles import FILE, doubles
-from tests.mutation.killers import Measured
+from tests.mutation.killers import Measured, file_of
 from tests.mutation.tree import BUILD, FATES, ROOT
 
 DEAR_S = 0.3  # under coverage: 0.15 s without
@@ -34,11 +34,18 @@ STAY = (
     "tests/reports/paper/test_figures.py",
 )
 
-Line = tuple[str, str, str, int]  # file, function, digest of its text, line from its first
+# file, function, digest of its text, line from its first; the file of tests that it must be reached by, '' for any
+Line = tuple[str, str, str, int, str]
+
+
+def subject(tests: str) -> str:
+    """The file of code that a file of tests is about, by its name."""
+    folder, _, name = tests.rpartition("/")
+    return f"{folder.removeprefix('tests/')}/{name.removeprefix('test_')}"
 
 
 def lines_reached(known: Measured) -> dict[str, set[Line]]:
-    """The lines that each quick test reaches."""
+    """The lines that each quick test reaches, those of what its file is about as that file's besides."""
     reached = defaultdict[str, set[Line]](set)
     for file, functions in known.reached.items():
         for function, digests in functions.items():
@@ -46,10 +53,11 @@ def lines_reached(known: Measured) -> dict[str, set[Line]]:
                 for test, mask in tests.items():
                     if test in known.seconds:
                         bits = f"{int(mask, 16):b}"[::-1]
-                        lines = {
-                            (file, function, digest, n) for n, bit in enumerate(bits) if bit == "1"
-                        }
-                        reached[test] |= lines
+                        of = file_of(test)
+                        for n in (n for n, bit in enumerate(bits) if bit == "1"):
+                            reached[test].add((file, function, digest, n, ""))
+                            if file == subject(of):
+                                reached[test].add((file, function, digest, n, of))
     return reached
 
 
@@ -60,7 +68,8 @@ def dear_doubles(known: Measured, first: Container[str]) -> list[str]:
     chosen = []
     for test in sorted(reached, key=lambda t: -known.seconds[t]):
         lines = reached[test]
-        is_dear = known.seconds[test] >= DEAR_S and len(lines) >= LEAST_LINES
+        n_lines = sum(not line[-1] for line in lines)
+        is_dear = known.seconds[test] >= DEAR_S and n_lines >= LEAST_LINES
         stays = test in first or test.startswith(STAY)
         if is_dear and not stays and all(n[line] > 1 for line in lines):
             chosen.append(test)
