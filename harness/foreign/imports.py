@@ -201,7 +201,9 @@ class _Taken:
             memory = log.reading.facts.memory
             if any(other.memory.get(key, memory[key]) != memory[key] for key in memory):
                 continue
-            if is_part and (n_shared > 1 or other.place.folder == place.folder):
+            # without a validation nothing is the same: such a run is another one
+            fewest = 1 if other.place.folder == place.folder else 2
+            if is_part and n_shared >= fewest:
                 return other
         return None
 

@@ -10,6 +10,7 @@ from harness.errors import UserError
 from harness.foreign.imports import Imported, import_logs
 from harness.foreign.log_arms import ArmBy
 from harness.run.plan import Plan
+from harness.run.results import read_result
 from harness.store.errors import ResultsError
 from harness.store.store import Store
 from tests.foreign_logs import LINE, first_records, late_2024, year_2025
@@ -123,6 +124,21 @@ def test_logs_of_another_memory_are_two_runs_of_the_same_losses(
     found = taken(store, tmp_path, "1.txt", "2.txt", "again/3.txt", arm="A")
     ((twin, of),) = found.twins.items()
     assert (Path(twin).name, Path(of).name) == ("3.txt", "2.txt")
+
+
+def test_logs_that_diverged_before_their_first_validation_are_runs(
+    store: Store, tmp_path: Path
+) -> None:
+    runs = {"a/1.txt": "9.5", "a/2.txt": "9.25", "b/3.txt": "9"}
+    for name, loss in runs.items():
+        text = f"step:1/8 train_loss:{loss}\nstep:2/8 train_loss:nan\n"
+        written(tmp_path, {name: text, f"copies/{name}": text})
+    imported = taken(store, tmp_path, *runs, "copies", arm="A")
+    assert (imported.n_added, len(imported.copies), imported.twins) == (3, 3, {})
+    for run in plan_of(imported).runs:
+        result = read_result(store.directory(run.run_id))
+        assert result is not None
+        assert (result.status, result.val_loss, result.steps) == ("diverged", None, 2)
 
 
 @pytest.mark.parametrize(("arm", "fits"), [("A" * 200, True), ("A" * 201, False), ("a\nb", False)])
