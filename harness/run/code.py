@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from harness.run.digests import text_digest
@@ -44,13 +45,24 @@ def in_words(node: object) -> str:
     return f"{type(node).__name__}({', '.join(fields)})"
 
 
-# sha256 of a text -> its digest: every run of a folder names the same few files
-_known: dict[bytes, str] = {}
+Digests = Mapping[str, str]  # sha256 of a text, in hex -> its digest
+# every run of a folder names the same few files
+_known: dict[str, str] = {}
+
+
+def digests_among(wanted: Collection[str]) -> Digests:
+    """What this process has made of texts, of these digests: another one need not parse them."""
+    return {key: digest for key, digest in _known.items() if digest in wanted}
+
+
+def take_digests(digests: Digests) -> None:
+    """What another process made of texts, which this one then does not parse."""
+    _known.update(digests)
 
 
 def code_digest(text: str) -> str:
     """16 hex digits that comments, docstrings and layout do not move, nor the version of Python."""
-    key = hashlib.sha256(text.encode()).digest()
+    key = hashlib.sha256(text.encode()).hexdigest()
     if key not in _known:
         _known[key] = text_digest(in_words(ast.parse(text)))
     return _known[key]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.provenance.redact import redact
+from harness.run.code import digests_among
 from harness.run.guarded import OF_ATTEMPT
 from harness.run.read import read_json
 from harness.run.spec import RESULT_STATUSES, RunSpec
@@ -103,6 +104,7 @@ def request_of(run: Execution, trained: RunSpec, token: str) -> WorkerRequest:
         token=token,
         cache=None if run.cache is None else run.cache.resolve(),
         micro_tokens=None if trained is run.spec else trained.config["data"]["micro_tokens"],
+        digests=digests_among({*run.spec.source_files.values()}),
     )
 
 

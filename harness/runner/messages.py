@@ -1,10 +1,11 @@
 """What a runner and its workers tell each other as JSON lines: requests, and events in answer."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from harness.run.code import Digests
 from harness.run.document import Document
 from harness.run.spec import RunSpec
 
@@ -19,6 +20,7 @@ class WorkerRequest:
     token: str  # by which the attempt is known
     cache: Path | None = None  # the configuration's mark among the compiled kernels
     micro_tokens: int | None = None  # tokens in a forward pass, where memory ran out before
+    digests: Digests = field(default_factory=dict)  # of the source, as the runner has read it
 
     def to_line(self) -> bytes:
         message: dict[str, object] = {
@@ -29,6 +31,8 @@ class WorkerRequest:
         }
         if self.micro_tokens is not None:
             message["micro_tokens"] = self.micro_tokens
+        if self.digests:
+            message["digests"] = self.digests
         message["token"] = self.token
         return json.dumps(message).encode() + b"\n"
 
@@ -43,6 +47,7 @@ class WorkerRequest:
             token=message["token"],
             cache=Path(cache) if cache else None,
             micro_tokens=message.get("micro_tokens"),
+            digests=message.get("digests", {}),
         )
 
 

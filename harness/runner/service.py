@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from harness.errors import UserError
+from harness.run.code import take_digests
 from harness.runner.messages import WorkerEvent, WorkerRequest
 from harness.runner.train_run import Peers, StopRequest, Trainer, lead
 from harness.runner.unchanged import check_unchanged
@@ -70,6 +71,7 @@ def answer_requests(
     for line, wall in requests:
         request = WorkerRequest.from_line(line)
         try:
+            take_digests(request.digests)
             check_unchanged(request.spec)
             peers.share(request)
             event = lead(request, train, wall=wall, peers=peers, stop=stop)

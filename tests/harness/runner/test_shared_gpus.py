@@ -152,7 +152,8 @@ def test_the_memory_of_a_run_is_given_back_before_its_end_is_told(
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=Cuda))
     monkeypatch.setattr(service, "check_unchanged", lambda spec: None)
     monkeypatch.setattr(service, "lead", lambda *_, **__: WorkerEvent(status="finished"))
-    monkeypatch.setattr(service.WorkerRequest, "from_line", lambda line: SimpleNamespace(spec=SPEC))
+    request = SimpleNamespace(spec=SPEC, digests={})
+    monkeypatch.setattr(service.WorkerRequest, "from_line", lambda line: request)
     service.answer_requests([("", {})] * 2, Told(), lambda: None, peers=Alone(), stop=StopRequest())
     assert told == ["emptied", "finished"] * 2
 

@@ -1,6 +1,7 @@
 """How a worker serves: alone, in forks or as one of a group, by its arguments; what its forks find imported."""
 
 import gc
+import hashlib
 import json
 import os
 import subprocess
@@ -8,14 +9,18 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.errors import UserError
+from harness.run.code import code_digest
 from harness.runner import service, worker
+from harness.runner.execute import Execution, request_of
+from harness.runner.limits import RunLimits
 from harness.runner.messages import WorkerEvent, WorkerRequest
 from harness.runner.train_run import KERNEL_CACHES, StopRequest
 from tests.fake_matrix import DEADLINE_S, ROOT
@@ -157,7 +162,7 @@ def test_a_worker_answers_on_its_output_alone_and_ends_with_its_input() -> None:
 class FakeRequest(str):
     """A line that stands for a request."""
 
-    spec = None
+    spec, digests = None, MappingProxyType[str, str]({})
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left"), UserError("the source changed")])
@@ -182,6 +187,33 @@ def test_what_stands_in_the_way_of_every_run_is_told_and_the_next_request_is_rea
     service.answer_requests(requests, answers, train, peers=peers, stop=StopRequest())
     assert shared == ["first", "second"], "every rank has it"
     assert told == [WorkerEvent(status="broken", reason=str(error)), WorkerEvent(status="finished")]
+
+
+def test_a_worker_parses_no_code_that_the_runner_has_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, other = f"one = {str(tmp_path)!r}", f"other = {str(tmp_path)!r}"
+    spec = replace(SPEC, source_files={"a.py": code_digest(code)})
+    store: Any = SimpleNamespace(root=tmp_path)
+    run = Execution(spec=spec, store=store, command="", limits=RunLimits())
+    key, another = (hashlib.sha256(text.encode()).hexdigest() for text in (code, other))
+    request = request_of(run, spec, "t")
+    assert request.digests == {key: code_digest(code)}, "and of nothing else"
+
+    def lead(request: Any, train: Any, **_: Any) -> WorkerEvent:
+        return WorkerEvent(status="finished")
+
+    monkeypatch.setattr(service, "lead", lead)
+    monkeypatch.setattr(service, "check_unchanged", lambda spec: code_digest(other))
+    monkeypatch.setattr("ast.parse", None)
+    peers: Any = SimpleNamespace(share=lambda request: None)
+    answers: Any = SimpleNamespace(send=lambda event: None)
+    train: Any = None
+    line = replace(request, digests={another: "0" * 16}).to_line().decode()
+    service.answer_requests([(line, {})], answers, train, peers=peers, stop=StopRequest())
+    assert code_digest(other) == "0" * 16
+    with pytest.raises(TypeError):
+        code_digest(f"{other}\n")
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])
@@ -222,7 +254,16 @@ def test_what_a_run_left_in_circles_is_gone_before_the_next_one_is_read(
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"command": "ablate run", "cache": Path("/c/mark"), "micro_tokens": 32}]
+    "more",
+    [
+        {},
+        {
+            "command": "ablate run",
+            "cache": Path("/c/mark"),
+            "micro_tokens": 32,
+            "digests": {"a" * 64: "b" * 16},
+        },
+    ],
 )
 def test_what_runner_and_worker_tell_each_other_is_read_as_it_was_written(
     more: dict[str, Any],
@@ -230,6 +271,7 @@ def test_what_runner_and_worker_tell_each_other_is_read_as_it_was_written(
     request = WorkerRequest(results=Path("/r"), spec=SPEC, token="t", **more)
     line = request.to_line().decode()
     assert WorkerRequest.from_line(line) == request and line.count("\n") == 1
-    assert ("micro_tokens" in json.loads(line)) == bool(more)
+    for seldom in ("micro_tokens", "digests"):
+        assert (seldom in json.loads(line)) == bool(more)
     event = WorkerEvent(status="failed", reason="why", val_loss=1.5)
     assert WorkerEvent.from_line(event.to_line().encode()) == event
