@@ -19,14 +19,17 @@ SAID = tempfile.TemporaryDirectory(prefix="ablate-said-")  # what forks print
 # A line asks for a fork, in a folder, with variables and arguments and a limit on its memory; it ends as a process would.
 # Another line waits for the end of one.
 PARENT = """
-import atexit, gc, json, os, resource, signal, sys, threading
+import atexit, contextlib, gc, io, json, os, resource, signal, sys, threading
 import harness.__main__, harness.cli, harness.runner.slurm.executor, harness.runner.execute, harness.store.merge
+import harness.corpora.index, harness.experiment.plan, harness.push.place, harness.runner.local, harness.track.follow, harness.training.flops
 import reports.inputs.export, reports.page.write, reports.verify.verify
 from harness.config import presets, validate
 from harness.experiment import values
 from harness.provenance import lock, source
 lock.environment_lock(), source.source_of(), presets.preset_values("r18")  # what each would read again
 values.check_values(validate.defaults(), str)
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    harness.__main__.main(["run", "--help"])  # the command line is put together once
 gc.collect()
 gc.freeze()
 def fork(asked):
