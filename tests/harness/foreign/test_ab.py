@@ -17,6 +17,7 @@ import pytest
 from harness.experiment.designs import LIMITS
 from harness.foreign.experiment import load_foreign
 from harness.foreign.plan import UNKNOWN_CORPUS
+from harness.run.foreign import TrainerLimits
 from harness.run.read import read_lines
 from harness.run.results import read_result
 from reports.inputs.load import load
@@ -583,6 +584,14 @@ MISTAKES: dict[
         {"changes": {f"c{i}": {"args": [f"--{i}"]} for i in range(6)}, "design": "shapley"},
         ":26: design shapley takes at most 5 changes, not 6",
     ),
+    "a key that is none": (
+        {"changes": IDEA, "design": "explicit", "arms": {"a": ["idea"]}, "seed": 3},
+        ":14: unknown key 'seed'; did you mean 'seeds'?",
+    ),
+    "a script and a repository": (
+        {"trainer": {"repo": "."}, "changes": IDEA},
+        ":2: trainer needs either `file`, a script, or `repo`, a git repository",
+    ),
 }
 
 
@@ -596,6 +605,26 @@ def test_a_mistake_in_a_file_is_told_at_its_line(
     assert f"foreign.yaml{message}" in error
     assert (error.count("\n"), error.count("foreign.yaml:")) == (1, 1)
     kept_line(error)
+
+
+def test_a_chain_without_arms_is_a_ladder_of_the_changes(folder: Path) -> None:
+    changes = {name: {"args": [f"--{name}"]} for name in ("a", "b")}
+    listed = {"last": ["a", "b"], "one": "b"}
+    made = load_foreign(write(folder, changes=changes, design="chain"), {})
+    assert [arm.changes for arm in made.arms] == [(), ("a",), ("a", "b")]
+    told = load_foreign(write(folder, changes=changes, design="chain", arms=listed), {})
+    assert [(arm.name, arm.changes) for arm in told.arms[1:]] == [
+        *(("last", ("a", "b")), ("one", ("b",))),
+    ]
+
+
+def test_limits_of_a_file_are_those_of_its_runs(folder: Path) -> None:
+    given = {"wall_limit": 5, "silence_limit": 0.5, "retries": 0, "output_limit": 2}
+    limits = TrainerLimits(wall_s=5, silence_s=0.5, retries=0, output_mib=2)
+    assert load_foreign(write(folder, trainer=given, changes=IDEA), {}).limits == limits
+    assert load_foreign(write(folder, changes=IDEA), {}).limits == TrainerLimits()
+    last = load_foreign(write(folder, trainer={"output_limit": 2}, changes=IDEA), {})
+    assert last.limits == TrainerLimits(output_mib=2)
 
 
 def test_a_setting_of_our_own_trainer_is_none_of_a_file_with_scripts(

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,9 +61,10 @@ def gains_in(verdict: dict) -> list[str]:
 
 
 def test_a_patch_of_nothing_and_a_side_without_a_script_are_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str], kept_line: Callable[[str], None]
 ) -> None:
     Path("idea.patch").write_text("--- old.py\n+++ new.py\n@@ -1 +1 @@\n-nothing\n+more\n")
+    told = []
     for sides, said in (
         (("idea.patch", "old.py"), "OLD idea.patch: is a patch: name the script that it is for"),
         (("old.py", "idea.patch"), "does not apply to old.py"),
@@ -71,7 +73,9 @@ def test_a_patch_of_nothing_and_a_side_without_a_script_are_refused(
         (("old.py", "older.py --x"), "no such script"),
     ):
         assert ablate("ab", *sides, *SEEDED) == 2
-        assert said in capsys.readouterr().err
+        told.append(capsys.readouterr().err)
+        assert said in told[-1]
+    kept_line("".join(line for line in told if "does not apply" not in line))  # as git says
 
 
 def test_names_tell_the_sides_apart(folder: Path) -> None:
@@ -148,10 +152,23 @@ def test_a_patch_of_nothing_of_everything_and_of_files_that_are_not_there_is_ref
     patch: str, tmp_path: Path
 ) -> None:
     (tmp_path / "idea.patch").write_text(patch)
-    with pytest.raises(UserError, match=re.escape(UNFIT[patch])):
+    with pytest.raises(UserError, match=re.escape(UNFIT[patch])) as refused:
         patched(TWO, [tmp_path / "idea.patch"])
+    cure = ": make it with `diff -u` or `git diff` from the script"
+    assert str(refused.value).endswith(cure) == ("does not apply" in UNFIT[patch])
 
 
 def test_a_patch_of_one_file_of_any_name_is_for_the_script(tmp_path: Path) -> None:
     (tmp_path / "idea.patch").write_text(f"--- was.py\n+++ is.py\n{CHANGE}")
     assert patched(TWO, [tmp_path / "idea.patch"]).files == {**TWO.files, "old.py": b"x = 2\n"}
+
+
+def test_a_patch_leaves_the_files_in_folders_of_the_script_where_they_are(tmp_path: Path) -> None:
+    deep = {"lib/net/one.py": b"y = 1\n", "lib/net/two.py": b"z = 1\n"}
+    code = Code(script="old.py", files={"old.py": b"x = 1\n", **deep})
+    (tmp_path / "idea.patch").write_text(
+        f"--- a/old.py\n+++ b/old.py\n{CHANGE}"
+        f"--- a/lib/net/two.py\n+++ b/lib/net/two.py\n{CHANGE.replace('x', 'z')}"
+    )
+    changed = {"old.py": b"x = 2\n", "lib/net/two.py": b"z = 2\n"}
+    assert patched(code, [tmp_path / "idea.patch"]).files == {**code.files, **changed}

@@ -109,9 +109,21 @@ BROKEN = {
         ),
         (22, "saving while the clock runs"),
     ),
+    "saving right before the stop of a branch that leaves": (
+        GOOD.replace(
+            "        break\n", "        training_ms += time.perf_counter() - t0\n        break\n"
+        ),
+        (22, "saving while the clock runs"),
+    ),
     "saving in a loop of its own that is left": (
         "import time\nfor step in range(9):\n    t0 = time.perf_counter()\n    for part in parts:\n"
         "        torch.save(part)\n        break\n    ms += time.perf_counter() - t0\n",
+        (5, "saving while the clock runs"),
+    ),
+    "saving in a loop of its own that is left where something is": (
+        "import time\nfor step in range(9):\n    t0 = time.perf_counter()\n    for part in parts:\n"
+        "        torch.save(part)\n        if part:\n            break\n"
+        "    ms += time.perf_counter() - t0\n",
         (5, "saving while the clock runs"),
     ),
     "saving before a stop behind the loop": (
@@ -168,6 +180,7 @@ def test_a_script_without_a_clock_and_one_that_is_no_python_are_told_at_a_line()
     assert seen("#!/bin/sh\nif true; then echo; fi")[0].startswith("2: t.py is not Python")
 
 
+UNWARMED = GOOD.replace("for _ in range(10):\n    loss(model).backward()\n", "\n\n")
 SOUND = {
     "a synchronisation shortly before the start": GOOD.replace(
         "synchronize()\nt0", "synchronize()\na = 1\nb = 2\nt0"
@@ -180,7 +193,7 @@ SOUND = {
     ).replace("\nt0", "\nmodel.load_state_dict(initial); t0"),
     "a tensor of its own starts the backward engine": (
         "import torch\ntorch.empty(1, requires_grad=True).backward()\n"
-        + GOOD.replace("_ in range(10):\n    loss(model).backward()", "_ in ():\n    pass")
+        + UNWARMED.replace("model.load_state_dict(initial)", "pass").replace("copy.deep", "")
     ),
     "a barrier waits for the device": GOOD.replace("torch.cuda.synchronize", "dist.barrier"),
     "a reading that is added up later": GOOD.replace(
@@ -214,7 +227,6 @@ def test_what_moves_no_time_is_not_doubted(kind: str) -> None:
 
 # ---------------------------------------------------------------- two clocks
 
-UNWARMED = GOOD.replace("for _ in range(10):\n    loss(model).backward()\n", "\n\n")
 FED = GOOD.replace(
     "loss(model).backward()\n    approx", "loss(model, next(batches)).backward()\n    approx"
 )

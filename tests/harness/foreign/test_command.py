@@ -1,16 +1,24 @@
 """How a foreign trainer is started: what stands in braces, which program, which Python, and how often it is tried."""
 
 import io
+import os
 import random
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from harness.errors import UserError
+from harness.foreign import command as command_module
+from harness.foreign.command import ForeignTrainer, check_start, placeholders, variables_of
+from harness.foreign.experiment import load_foreign
+from harness.node.slots import Slot
 from harness.provenance import code as code_module
 from harness.provenance.code import Code
 from harness.provenance.interpreters import asks_for, fill
@@ -36,6 +44,62 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_braces_are_replaced_where_they_mean_us_alone(text: str, filled: str) -> None:
     assert fill(text, {"gpus": 8}) == filled
+
+
+def trainer_of(**how: Any) -> ForeignTrainer:
+    asked: dict[str, Any] = {
+        **{"command": "python {script}", "script": "x.py", "args": (), "env": {}, "patches": ()},
+        **{"data": {}, "gpus": 0, "environment": {}},
+    }
+    return ForeignTrainer(**asked | how)
+
+
+def test_a_command_has_the_variables_of_its_devices_and_its_environment_and_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", {"RANK": "3", "MASTER_PORT": "1", "HOME": "/h", "A": "b"})
+    slot = Slot(held=("4", "6"), gpus=("4", "6"), threads=3)
+    monkeypatch.chdir(tmp_path)
+    own = {"SEED": "{seed}", "A": "{gpus} {{gpus}}", "PLACE": "{copy}/{script}"}
+    trainer = trainer_of(env=own, environment={"python": "/opt/its/bin/python"})
+    values = placeholders(trainer, seed=7, copy=Path("copy"))
+    usual = {
+        **slot.variables,
+        **{"HOME": "/h", "PYTHONUNBUFFERED": "1", "SEED": "7", "A": "1 {gpus}"},
+        **{"PLACE": f"{tmp_path}/copy/x.py", "PATH": f"/opt/its/bin:{os.defpath}"},
+    }
+    assert variables_of(trainer, slot, values) == {**usual, "OMP_NUM_THREADS": "3"}
+    of_two = replace(trainer, gpus=2)
+    values = placeholders(of_two, seed=7, copy=Path("copy"))
+    assert variables_of(of_two, slot, values) == {**usual, "A": "2 {gpus}"}
+    os.environ["OMP_NUM_THREADS"] = "5"
+    assert variables_of(trainer, slot, values)["OMP_NUM_THREADS"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "needs"),
+    [
+        ("python {script}", b"print(1)", ""),
+        ("python {script}", b"import torch", "x.py"),
+        ("torchrun {script}", b"print(1)", "torchrun"),
+    ],
+)
+def test_torch_is_asked_of_an_environment_by_what_needs_it(
+    monkeypatch: pytest.MonkeyPatch, command: str, text: bytes, needs: str
+) -> None:
+    trainer = trainer_of(command=command, environment={"python": "/opt/python"})
+    code = Code(script="x.py", files={"x.py": text})
+    there = SimpleNamespace(versions={"torch": "2"})
+    monkeypatch.setattr(command_module.interpreters, "lock_of", lambda environment: there)
+    check_start(trainer, code, where="here")
+    there.versions = {"python": "3"}
+    if not needs:
+        check_start(trainer, code, where="here")
+        return
+    with pytest.raises(UserError) as refused:
+        check_start(trainer, code, where="here")
+    cure = "install it there, or name another environment"
+    assert str(refused.value) == f"here: /opt/python has no torch, which {needs} needs: {cure}"
 
 
 def test_a_seed_in_double_braces_is_none() -> None:
@@ -233,6 +297,24 @@ def test_refs_of_a_repository_are_arms_of_a_file(
     capsys.readouterr()
     assert ablate("plan", write(folder, trainer=trainer, changes={"idea": {"ref": "ideas"}})) == 2
     assert "no commit 'ideas' in the repository" in capsys.readouterr().err
+
+
+def test_an_arm_may_be_a_script_on_disk_beside_those_of_a_repository(folder: Path) -> None:
+    (folder / "repo").mkdir()
+    with pytest.MonkeyPatch.context() as there:
+        there.chdir(folder / "repo")
+        for branch in ("idea", "main"):
+            Path("train.py").write_text(f"# {branch}\n")
+            commit(branch, "train.py")
+    trainer = {"file": None, "repo": "repo", "script": "train.py"}
+    changes = {"disk": {"file": "new.py"}, "branch": {"ref": "idea"}}
+    e = load_foreign(write(folder, trainer=trainer, changes=changes), {})
+    assert {arm.name: (arm.written.file, arm.written.ref) for arm in e.arms} == {
+        **{"baseline": (None, None), "disk": (folder / "new.py", None)},
+        "branch": (None, "idea"),
+    }
+    scripts = [arm.code.files[arm.code.script] for arm in e.arms]
+    assert scripts == [b"# main\n", (folder / "new.py").read_bytes(), b"# idea\n"]
 
 
 def test_the_words_of_a_container_stand_in_front_and_its_python_is_recorded(

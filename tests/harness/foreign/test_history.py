@@ -162,13 +162,41 @@ def test_a_baseline_beside_a_record_has_three_runs_on_as_many_gpus(
     assert (record.arm, record.parent) == (b, f"{b}/baseline" if is_beside else "")
 
 
+BESIDE = "2024-06-06_B"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "arm", "parent"),  # runs of arms
+    [
+        ({"candidate": 2, "control": 3, "main": 4, "old": 3}, "candidate", "main"),
+        ({"candidate": 2, "one": 3, "main": 5}, "one", "main"),
+        ({"main": 5, "old": 3}, "main", "old"),  # nothing else is there
+        ({"main": 5}, "main", ""),
+    ],
+)
+def test_of_a_records_folder_the_largest_candidate_is_held_against_its_largest_baseline(
+    sizes: dict[str, int], arm: str, parent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = "2024-01-01_A/baseline"
+    runs = [run(far, at(f"{far}/{n}.txt")) for n in range(9)]
+    for name, size in sizes.items():
+        inner = f"{BESIDE}/{name}"
+        runs += [run(inner, at(f"{inner}/{n}.txt")) for n in range(size)]
+    monkeypatch.setattr(history, "import_logs", imported(runs))
+    text = f"1 | 9 minutes | x | 01/01/24 | [log](records/track_1_short/{BESIDE}/)"
+    (record,) = rows_of_history(checkout(tmp_path / "repo", text), tmp_path / "s").records
+    beside = f"{BESIDE}/{parent}" if parent else ""
+    assert (record.arm, record.parent) == (f"{BESIDE}/{arm}", beside)
+
+
 def test_another_folder_is_no_checkout(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="name a checkout of the public repository"):
-        rows_of_history(tmp_path, tmp_path / "scratch")
+    said = "{}: no records/track_1_short or no README.md: name a checkout of the public repository"
     root = checkout(tmp_path / "repo", "")
     (root / TRACKS["short"][1]).unlink()
-    with pytest.raises(UserError, match=r"or no README\.md"):
-        rows_of_history(root, tmp_path / "scratch")
+    for folder in (tmp_path, root):
+        with pytest.raises(UserError) as refused:
+            rows_of_history(folder, tmp_path / "scratch")
+        assert str(refused.value) == said.format(folder)
 
 
 def test_a_printed_list_is_of_the_arm_whose_logs_hold_more_than_half_of_it(
@@ -178,16 +206,19 @@ def test_a_printed_list_is_of_the_arm_whose_logs_hold_more_than_half_of_it(
         "A": [("p", (3.28, 3.29, 3.30)), ("p", (1.0, 2.0))],
         "B": [("p", (3.28, 3.28, 3.29, 3.30))],
         "C": [],
+        "D": [("p", (3.28, 3.28, 3.30))],
     }
     for name in lists:
         (tmp_path / name).mkdir()
     (tmp_path / "file").touch()
     monkeypatch.setattr(history_pages, "printed_losses", lambda folder, target: lists[folder.name])
     losses = [("A", 3.28), ("A", 3.29), ("A/x", 3.28), ("A (2)", 3.30001), ("B", 3.28), ("B", 3.28)]
+    losses += [("D (2)", 3.28), ("D (2)", 3.30), ("D (2)", 3.31)]
     runs = [HistoryRun(track="short", arm=arm, val_loss=loss) for arm, loss in losses]
     rows = printed_rows(tmp_path, runs)
     assert [(r.track, r.folder, r.arm, r.n, r.n_in_logs, r.mean, r.sd) for r in rows] == [
         ("short", "A", "", 2, 0, 1.5, 0.707107),
         ("short", "A", "A", 3, 2, 3.29, 0.01),
         ("short", "B", "", 4, 0, 3.2875, 0.009574),  # two of four are no more than half
+        ("short", "D", "D (2)", 3, 2, 3.286667, 0.011547),  # one log holds one of the two
     ]

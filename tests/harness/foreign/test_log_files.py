@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.foreign import log_code
+from harness.errors import UserError
+from harness.foreign import log_code, log_text
+from harness.foreign.log_arms import LogPlace
+from harness.foreign.log_files import FoundFile, files_under
 from harness.foreign.log_lines import LogError
 from harness.foreign.log_runs import read_logs, runs_of
 from harness.run.code import CODE_LIMIT
@@ -151,6 +154,19 @@ def test_a_mark_before_the_first_measurement_hides_nothing(tmp_path: Path) -> No
     assert list(reading.steps["val"]) == [0, 4, 8]
 
 
+def test_an_archive_of_more_than_so_many_bytes_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"{GOOD}{END}\n"
+    path = write(tmp_path, gzip.compress(text.encode()), "log.txt.gz")
+    monkeypatch.setattr(log_text, "MOST_UNPACKED", len(text))
+    assert read_log(path)[0].final().val_loss == 3.2775
+    monkeypatch.setattr(log_text, "MOST_UNPACKED", len(text) - 1)
+    with pytest.raises(LogError) as refused:
+        read_log(path)
+    assert str(refused.value) == "it is compressed, and holds more than 256 MiB: unpack it first"
+
+
 def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     packed = gzip.compress(late_2024(3.2777).encode())
     for content in (packed[:-200], packed[:100] + b"x" * 50 + packed[150:]):
@@ -197,6 +213,19 @@ def test_a_whole_log_without_a_head_is_a_run_unless_a_line_of_bars_follows_it() 
         assert [run.reading.final().val_loss for run in runs_of(lines)] == losses
 
 
+def test_what_stands_in_a_text_of_a_head_is_no_run_and_a_text_may_end_in_its_line() -> None:
+    sample, bars = f"{GOOD}{END}\n", f"{LINE}\n"
+    own = sample.replace("3.2775", "3.4")
+    one_line = f'import os\nx = """a"""\n{bars}'
+    opened = 'import os\nx = """a""" + """b\n'
+    for text, losses in (
+        (f"{one_line}{sample}{one_line}{own}", [3.2775, 3.4]),
+        (f'{opened}{sample}"""\n{bars}{own}', [3.4]),
+    ):
+        lines = text.encode().splitlines(keepends=True)
+        assert [run.reading.final().val_loss for run in runs_of(lines)] == losses
+
+
 def test_code_behind_a_whole_run_is_no_run() -> None:
     text = f"{late_2024(3.28)}import os\n"
     assert [run.reading.final().val_loss for run in runs_of(text.encode().splitlines(True))] == [
@@ -224,3 +253,42 @@ def test_a_script_may_hold_three_lines_of_bars_itself(tmp_path: Path) -> None:
         found = log_code.program_in(write(tmp_path, f"{script}{LINE}\nRunning Python 3.12\n"))
         assert (found is None) == (n > 3)
         assert found is None or found.script.decode() == script
+
+
+# ---------------------------------------------------------------- where logs are found
+
+
+def test_what_may_be_a_log_is_found_in_the_order_of_names_with_its_place(tmp_path: Path) -> None:
+    root = tmp_path / "records"
+    logs = ("z.txt", "b/old/2.log", "b/old/1.log", "a/x.txt.gz", "seed1/x", "b/y.JSON")
+    others = ("a.py", "b/LICENSE", ".hidden", "b/.git/x.txt", "__pycache__/x.txt", "b/y.json")
+    for name in (*logs, *others):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    found = [*files_under([root / "b" / "old" / "2.log", root / "a.py", root])]
+    assert [file.path.relative_to(root).as_posix() for file in found] == [
+        *("b/old/2.log", "a.py"),  # which are named
+        *("z.txt", "a/x.txt.gz", "b/y.JSON", "b/old/1.log", "b/old/2.log", "seed1/x"),
+    ]
+    assert [file.place for file in found] == [
+        LogPlace(folder="old", name="2"),
+        LogPlace(folder="records", name="a"),
+        LogPlace(folder="records", name="z"),
+        LogPlace(folder="a", name="x.txt"),
+        LogPlace(folder="b", name="y"),
+        LogPlace(folder="b", inner=("old",), name="1"),
+        LogPlace(folder="b", inner=("old",), name="2"),
+        LogPlace(folder="records", inner=("seed1",), name="x"),  # says nothing of a program
+    ]
+    with pytest.raises(UserError) as refused:
+        [*files_under([root / "gone"])]
+    said = f"{root / 'gone'}: no such file or folder: name a log, or a folder of logs"
+    assert str(refused.value) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "is_trace"),
+    [("Trace_1.json.gz", True), ("trace.txt", False), ("run.json", False), ("a.trace.json", True)],
+)
+def test_a_profilers_trace_is_known_by_its_name(name: str, is_trace: bool) -> None:
+    assert FoundFile(path=Path(name), place=LogPlace(folder="x")).is_trace == is_trace

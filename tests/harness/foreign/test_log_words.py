@@ -57,11 +57,12 @@ def test_what_is_no_list_of_losses_is_passed_over(tmp_path: Path) -> None:
         "[3.280000000]",
         "[1, 2, 3, 4, 5]",
     )
-    lists += ("[3.28, 3.2.8, 3.29]", "[3.2]")
+    lists += ("[3.28, 3.2.8, 3.29]", "[3.2]", "[3.2777, 3.2812]")
     (tmp_path / "README.md").write_text("\n".join(lists))
     (tmp_path / "other.md").write_text("[3.2777, 3.2812]")
     (tmp_path / "statistics.md").mkdir()
-    assert list(printed_losses(tmp_path, 3.28)) == []
+    found = (f"list in {tmp_path / 'README.md'}:8", [3.2777, 3.2812])
+    assert list(printed_losses(tmp_path, 3.28)) == [found]
 
 
 def refusal_of_loss(text: bytes) -> str:

@@ -6,14 +6,17 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from harness.errors import UserError
+from harness.foreign import own_lines
 from harness.foreign.log_lines import LogError, read_point
 from harness.foreign.own_lines import OwnReading, seconds_of
 from harness.foreign.own_metrics import RESERVED, check_readings, read_metric
+from harness.run.metrics import OwnValue
 from harness.run.readings import OwnMetric, Readings
 from reports.analysis.arm_columns import ARM_COLUMNS
 from reports.analysis.samples import usable
@@ -270,6 +273,14 @@ def test_losses_without_a_step_are_counted_and_with_one_stand_at_it() -> None:
         assert [(p.step, p.loss) for p in points if p] == list(zip(steps, (4.5, 3.9, 3.2)))
 
 
+def test_a_reading_has_the_time_since_the_script_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter((100.0, 103.1234567))
+    monkeypatch.setattr(own_lines, "time", SimpleNamespace(monotonic=lambda: next(moments)))
+    reading = OwnReading(Readings(metrics=(read_metric("bpb=(.+)", where="x"),)))
+    reading.feed(b"bpb=0.5")
+    assert reading.new == [OwnValue(step=None, name="bpb", value=0.5, elapsed_s=3.123457)]
+
+
 def test_what_was_never_read_fails_the_run_with_its_pattern() -> None:
     reading = OwnReading(Readings(metrics=(OwnMetric(name="bpb", pattern="bpb=(.+)"),)))
     reading.feed(b"step:2/2 val_loss:3.1")
@@ -313,17 +324,22 @@ def test_a_pattern_has_at_most_five_hundred_characters() -> None:
 @pytest.mark.parametrize(
     "text", ["([0-9.]+)", "a: ([0-9]+) ([0-9]+)", "a: [0-9]+", "a: (", "steps: (.+)", "file:/etc/x"]
 )
-def test_what_is_no_metric_is_refused_in_a_line(text: str) -> None:
-    with pytest.raises(UserError, match="--metric"):
+def test_what_is_no_metric_is_refused_in_a_line(
+    text: str, kept_line: Callable[[str], None]
+) -> None:
+    with pytest.raises(UserError, match=r"^--metric: ") as refused:
         read_metric(text, where="--metric")
+    kept_line(str(refused.value))
 
 
-def test_a_stop_cannot_wait_for_the_end() -> None:
-    late = Readings(metrics=(read_metric("json:a", where="x"),), stop_step=5)
-    with pytest.raises(UserError, match="a is read when the script has ended"):
-        check_readings(late, where="x")
-    with pytest.raises(UserError, match="no metric is called so"):
-        check_readings(Readings(), higher=["b"], where="x")
+def test_a_stop_cannot_wait_for_the_end(kept_line: Callable[[str], None]) -> None:
+    metrics = (read_metric("c: (.)", where="x"), read_metric("json:a", where="x"))
+    said = []
+    for stop, higher in ((5, []), (None, ["c", "b"])):
+        with pytest.raises(UserError) as refused:
+            check_readings(Readings(metrics=metrics, stop_step=stop), higher=higher, where="x")
+        said.append(str(refused.value))
+    kept_line("\n".join(said))
 
 
 def test_no_metric_has_the_name_of_a_column() -> None:

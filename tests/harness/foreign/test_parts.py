@@ -39,6 +39,17 @@ def test_a_length_is_in_no_arm_but_its_own_and_one_with_all(folder: Path) -> Non
     assert arms(folder, trainer={**trainer, "parts": "changes.yaml"}) == alone | of_length
 
 
+@pytest.mark.parametrize(("group", "other"), [("num_steps", "rate"), ("rate", "num_steps")])
+def test_a_length_that_needs_another_or_that_another_needs_is_a_change_as_any(
+    folder: Path, group: str, other: str
+) -> None:
+    changes = yaml.safe_load((folder / "changes.yaml").read_text())
+    changes["groups"][group]["needs"] = [other]
+    (folder / "changes.yaml").write_text(yaml.safe_dump(changes, sort_keys=False))
+    made = arms(folder, design="add-one")
+    assert made.keys() == {"warm", other, f"{group} (with {other}, which it needs)"}
+
+
 def test_a_length_that_never_goes_with_another_is_in_no_arm_with_all(folder: Path) -> None:
     changes = yaml.safe_load((folder / "changes.yaml").read_text())
     changes["groups"]["num_steps"]["conflicts"] = ["rate"]

@@ -193,7 +193,7 @@ def test_runs_of_this_experiment_of_another_node_and_of_no_known_node_are_not_bo
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = {"cpu": "this one"}
-    told = {"a": here, "b": {"cpu": "another"}, "c": here, "own": here}
+    told = {"a": here, "b": {"cpu": "another"}, "c": here, "own": here, "d": here}
     for name, environment in told.items():
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "environment.json").write_text(json.dumps(environment))
@@ -212,6 +212,6 @@ def test_runs_of_this_experiment_of_another_node_and_of_no_known_node_are_not_bo
         e: Any = Seen(SimpleNamespace(trainer=SimpleNamespace(seeded=seeded)))
         return [run.spec.run_id for run in borrowable(e, tmp_path, plan)]
 
-    assert names(False, plan) == ["a"]
-    assert names(False, None) == ["a", "own"]
+    assert names(False, plan) == ["a", "d"]
+    assert names(False, None) == ["a", "own", "d"]
     assert names(True, plan) == []

@@ -24,6 +24,7 @@ from harness.run.results import read_result
 from harness.run.spec import Outcome, PlannedRun
 from harness.runner import local as local_module
 from harness.runner.executor import ExecutorOptions, RunEnded
+from harness.runner.kernels import TurnToCompile
 from harness.runner.local import Runner
 from harness.store.attempt import RunWriter, TakenOverError, claim
 from harness.store.store import Store
@@ -265,3 +266,30 @@ def test_a_warm_up_that_fails_is_told_and_its_runs_begin_all_the_same(
         "x.sh: a warm-up run, for its kernels: it is discarded",
         "x.sh: its warm-up run failed: no nvcc",
     ]
+
+
+@pytest.mark.parametrize("stopped", [None, "interrupted"])
+def test_a_warm_up_waits_for_another_call_s_until_it_is_told_to_stop(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stopped: Any
+) -> None:
+    mark = tmp_path / "warm"
+    monkeypatch.setattr(runner_module, "warm_mark", lambda spec: mark)
+    monkeypatch.setattr(runner_module, "compiles", lambda code: True)
+    monkeypatch.setattr(runner_module, "POLL_S", 0.0)
+    theirs = TurnToCompile(mark)
+    theirs.wait(lambda: True)
+    spec = bench.runner([WELL], [WELL]).todo[0].spec
+    looks: list[str | None] = []
+
+    def stop() -> str | None:
+        looks.append(stopped if len(looks) >= 3 else None)
+        if len(looks) == 3 and stopped is None:
+            mark.touch()  # theirs is made
+            theirs.release()
+        return looks[-1]
+
+    run: Any = SimpleNamespace(store=bench.store, spec=spec, job="job", stop=stop, moved={})
+    trainer = replace(bench.trainer, warm_up=True)
+    trainer.maker(spec, Slot(held=())).make(run)
+    assert bench.order == [0] and mark.exists() == (stopped is None)
+    theirs.release()

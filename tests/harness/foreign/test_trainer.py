@@ -150,6 +150,33 @@ def test_a_loss_of_its_own_stands_in_the_marks_and_a_planned_stop_ends_it(bench:
     assert outcome.marks.to_json().items() >= {"stopped_at": 5, "own": {"bpb": 0.875}}.items()
 
 
+def test_every_reading_of_a_metric_is_kept_once_with_its_step(bench: Bench) -> None:
+    readings = Readings(metrics=(OwnMetric(name="bpb", pattern="bpb=([0-9.]+)"),))
+    bench.run(says("bpb=0.5", FIRST, "hello", "bpb=0.25", LAST), readings=readings)
+    assert bench.out is not None
+    rows = [row for row in read_lines(bench.out.run / "metrics.jsonl") if "bpb" in row.values()]
+    assert [(row["step"], row["value"]) for row in rows] == [(None, 0.5), (0, 0.25)]
+
+
+def test_what_a_script_leaves_at_its_end_is_read_unless_it_diverged(bench: Bench) -> None:
+    metrics = (OwnMetric(name="acc", field="acc"), OwnMetric(name="out", file="out.txt"))
+    leaves = says('{"acc": 0.5}', then="echo 0.25 > out.txt\n")
+    for line, own in (
+        (LAST, {"acc": 0.5, "out": 0.25}),
+        ("step:5/10 val_loss:nan train_time:1s", {}),
+    ):
+        outcome = bench.run(leaves + says(FIRST, line), readings=Readings(metrics=metrics))
+        assert outcome.status == ("finished" if own else "diverged")
+        assert isinstance(outcome.marks, ForeignMarks) and outcome.marks.own == own
+        assert bench.out is not None
+        bench.out.release()
+
+
+def test_the_last_line_of_a_log_of_its_own_counts_without_an_end(bench: Bench) -> None:
+    outcome = bench.run(f"printf '{FIRST}\\n{LAST}' > a.log\n", log="*.log")
+    assert (outcome.status, outcome.final.val_loss) == ("finished", 3.25)
+
+
 @pytest.mark.parametrize(
     ("line", "own", "at"),
     [

@@ -204,6 +204,29 @@ def test_steps_of_an_optimizer_that_is_not_torchs_end_where_gradients_are_cleare
     assert not other.exists()
 
 
+@pytest.mark.usefixtures("imported")
+def test_gradients_of_all_optimizers_make_one_norm_and_losses_that_come_together_are_not_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+
+    def run() -> None:
+        Watch(torch, str(tmp_path / "told")).install()
+        one, two, unused, three = (torch.nn.Parameter(torch.ones(())) for _ in range(4))
+        groups: list[dict[str, Any]] = [{"params": [one, unused]}, {"params": [two]}]
+        optimizers = [torch.optim.SGD(groups, lr=0.5), torch.optim.SGD([three], lr=0.5)]
+        for _ in range(9):
+            torch.autograd.backward([2 * one + 3 * two, 6 * three])
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+        sys.exit(7)
+
+    assert forked(run) == 0
+    _, end = told(tmp_path / "told")
+    assert end == {"norms": pytest.approx([7.0, 7.0]), "steps": 2}
+
+
 class Loader:
     def __init__(self) -> None:
         self.loaded: list[Any] = []

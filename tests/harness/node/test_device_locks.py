@@ -1,6 +1,7 @@
 """Locks of GPUs where they cannot be had: a runner goes on as without, and holds nothing that it does not have."""
 
 import errno
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def test_without_locks_every_device_is_the_runners_own(
     before = n_open()
     for _ in range(2):
         locks = DeviceLocks({}, folder)
+        assert locks.busy == ()
         assert locks.take(["0", "1"], 2) == ("0", "1")
         assert not locks.others_have(["0", "1"])
         assert (locks.held, locks.busy) == ({}, ())
@@ -67,7 +69,12 @@ def test_the_folder_of_the_locks_is_made_for_every_user_of_the_node(
     folder = device_locks.lock_folder()
     assert folder == tmp_path / "not" / "yet"
     locks = DeviceLocks({"0": "MIG-a/1"})
-    assert locks.take(["0"], 1) == ("0",)
+    umask = os.umask(0o077)  # of a user who lets nobody in
+    try:
+        assert locks.take(["0"], 1) == ("0",)
+    finally:
+        os.umask(umask)
+    assert {path.stat().st_mode & 0o7777 for path in folder.iterdir()} == {0o644}
     assert folder.stat().st_mode & 0o7777 == 0o1777
     assert sorted(os.listdir(folder)) == ["MIG-a-1.lock", "turn.lock"]
     monkeypatch.setenv("ABLATE_LOCKS", "")
@@ -88,8 +95,28 @@ def test_who_gets_too_few_of_several_keeps_those_and_of_one_nothing(
     assert set(ours.held) == {"0", "turn"} and ours.busy == ("1", "2", "3")
     said = "GPU 1 is in use by another runner on this node: runs wait for it\n"
     assert capsys.readouterr().out == said
+    third = DeviceLocks({}, tmp_path)
+    for _ in range(2):  # what is said is said once
+        assert third.take(["0"], 1) is None and (third.held, third.busy) == ({}, ())
+    said = "another runner on this node waits for several GPUs: runs wait for it\n"
+    assert capsys.readouterr().out == said
     theirs.release(["2", "3"])
     assert ours.take(["3", "2", "1", "0"], 2) == ("3", "0")
     assert set(ours.held) == {"0", "3"} and ours.busy == ()
     assert ours.others_have(["0", "3", "1"]) and not ours.others_have(["0", "3", "2"])
+    fourth = DeviceLocks({}, tmp_path)
+    assert fourth.take(["0", "3"], 1) is None and fourth.busy == ("0", "3")
+    said = "GPU 0, 3 is in use by another runner on this node: runs wait for it\n"
+    assert capsys.readouterr().out == said
     assert ours.take(["2", "0"], 1) == ("0",), "what it has already comes first"
+
+
+def test_that_a_runner_waits_is_seen_at_once_where_its_output_goes_into_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs, ours = DeviceLocks({}, tmp_path), DeviceLocks({}, tmp_path)
+    assert theirs.take(["0"], 1) == ("0",)
+    file = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(file))
+    assert ours.take(["0"], 1) is None
+    assert file.getvalue() == b"GPU 0 is in use by another runner on this node: runs wait for it\n"

@@ -172,6 +172,18 @@ def test_a_function_that_is_missing_or_fails_leaves_its_own_value_out(
     )  # unknown is not "none"
 
 
+def test_every_reason_of_the_driver_has_its_words(driver: Any) -> None:
+    reasons: list[str | None] = [None, "application clocks", "software power cap"]
+    reasons += ["hardware slowdown", "sync boost", "software thermal slowdown"]
+    reasons += ["hardware thermal slowdown", "hardware power brake", "display clocks", None]
+    told = []
+    for n in range(len(reasons)):
+        bits = number({(CARD,): 1 << n}, kind=c_ulonglong)
+        driver("0", nvml(nvmlDeviceGetCurrentClocksThrottleReasons=bits))
+        told += [reading.throttle for reading in gpus.read_gpus()]
+    assert told == [[reason] if reason else [] for reason in reasons]
+
+
 def test_a_gpu_that_is_lost_during_a_run_ends_the_sampling_alone() -> None:
     row = gpus.GpuReading(
         gpu="0", sm_mhz=1, memory_mhz=1, power_w=1.0, temperature_c=1, throttle=[]

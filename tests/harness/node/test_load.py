@@ -110,6 +110,40 @@ def test_a_driver_that_fails_costs_the_run_nothing(monkeypatch: pytest.MonkeyPat
     assert gpus.visible() == ["0"]
 
 
+def test_every_look_asks_from_the_last_one_on_in_microseconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv(load.MARK, OWN)
+    monkeypatch.setattr(load, "time", SimpleNamespace(time=iter((1.5, 2.25, 4.0, 9.0)).__next__))
+    looks: list[int] = []
+
+    def read(since_us: int) -> set[Busy]:
+        looks.append(since_us)
+        if len(looks) == 3:
+            raise OSError("gone")
+        return {Busy(gpu="0", pid=7)}
+
+    monkeypatch.setattr(load, "is_foreign", lambda pid: True)
+    with ForeignLoad(read, every_s=0.0) as found:
+        assert found.thread is not None
+        found.thread.join()  # ends by itself
+    assert looks == [1_500_000, 2_250_000, 4_000_000]
+    assert found.words() == ["process 7 computed on GPU 0 beside it"]
+
+
+@pytest.mark.parametrize(("mark", "visible"), [(None, "0"), (OWN, ""), (OWN, "-1")])
+def test_nothing_is_looked_at_without_gpus_or_a_mark(
+    mark: str | None, visible: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.delenv(load.MARK, raising=False)
+    if mark is not None:
+        monkeypatch.setenv(load.MARK, mark)
+    with ForeignLoad() as found:
+        assert found.thread is None
+
+
 def test_a_driver_that_cannot_tell_tells_of_no_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     old = driver_with({7: 99})

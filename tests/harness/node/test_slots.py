@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from harness.config.run import RunConfig, with_fields
 from harness.errors import UserError
 from harness.node import slots as slots_module
-from harness.node.slots import Node, Slot, find_gpus, identifiers_of
+from harness.node.slots import Node, Slot, find_device, find_gpus, identifiers_of
 from harness.run.spec import PlannedRun, is_exclusive
 from harness.runner import local as runner_module
 from harness.runner.execute import Execution
@@ -202,6 +202,7 @@ def test_what_is_visible_is_what_is_found(
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert find_gpus() == found
+    assert find_device() == ("cuda" if found else "cpu")
 
 
 def test_groups_that_run_at_once_meet_on_ports_of_their_own(
@@ -251,9 +252,27 @@ def test_the_driver_is_asked_once_for_a_node(
     assert node.locks is not None
     assert node.locks.identifiers == {"2": "GPU-2", "0": "GPU-0"}
     assert len(asked) == 1
+    assert (node.n_cpus, node.max_parallel) == (slots_module.find_cpus(), 2)
+    assert Node.here("cuda", max_parallel=1).max_parallel == 1
 
 
-def test_of_several_warm_workers_the_first_is_used_and_the_others_devices_stay_free() -> None:
+@pytest.mark.parametrize(("most", "n"), [(None, 6), (2, 2)])
+def test_a_node_without_gpus_runs_on_its_processors_and_locks_none(
+    most: int | None, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots_module, "find_cpus", lambda: 6)
+    node = Node.here("cpu", max_parallel=most)
+    assert node.devices == ("cpu0", "cpu1", "cpu2", "cpu3", "cpu4", "cpu5")
+    assert (node.gpus, node.n_cpus, node.max_parallel, node.locks) == ((), 6, n, None)
+    slot = node.take(1)
+    assert slot is not None and slot.variables["CUDA_VISIBLE_DEVICES"] == ""
+    assert (len(slot.held), slot.threads, node.n_running) == (6 // n, 6 // n, 1)
+
+
+def test_of_several_warm_workers_the_first_is_used_and_the_others_devices_stay_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABLATE_LOCKS", str(tmp_path))
     node = Node(gpus=["0", "1"], identifiers={"0": "GPU-0", "1": "GPU-1"})
     assert node.locks is not None
     first, second = node.take(1), node.take(1)
@@ -263,6 +282,14 @@ def test_of_several_warm_workers_the_first_is_used_and_the_others_devices_stay_f
     assert node.take(1, prefer=[second, first]) == second
     assert node.free == list(first.held)
     assert not node.locks.held.keys() & first.held
+
+
+def test_a_run_of_which_nothing_is_said_is_one_process_of_one_thread_without_gpus() -> None:
+    slot = Slot(held=("cpu0",))
+    assert (slot.gpus, slot.threads, slot.size) == ((), 1, 1)
+    seen = {"CUDA_VISIBLE_DEVICES": "", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert slot.variables == seen
+    assert replace(slot, gpus=("2", "0")).variables == {**seen, "CUDA_VISIBLE_DEVICES": "2,0"}
 
 
 def test_a_device_that_is_kept_out_is_given_to_no_run_until_it_is_brought_back() -> None:

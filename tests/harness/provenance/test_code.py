@@ -53,3 +53,34 @@ def test_a_clean_copy_has_its_folders_and_only_what_opens_as_a_program_is_one(
     modes = [(tmp_path / name).stat().st_mode & 0o111 for name in files]
     assert modes == [0o111, 0, 0]
     assert (tmp_path / "a/b/run.sh").stat().st_mode & 0o777 == 0o755
+
+
+def test_comments_count_in_what_is_too_long_to_be_parsed_and_in_what_is_no_python() -> None:
+    def digest(name: str, content: bytes) -> str:
+        return Code(script=name, files={name: content}).source.files[name]
+
+    for n, counts in ((1 << 19, False), ((1 << 19) + 1, True)):
+        texts = [b"x = 1\n".ljust(n, mark) for mark in (b"#", b"\n")]
+        assert (digest("a.py", texts[0]) != digest("a.py", texts[1])) is counts
+    for name, text in (("a.sh", b"x = 1"), ("a.py", b"x = ("), ("a.py", b"x = '\xff'")):
+        assert digest(name, text) != digest(name, text + b"#")
+        assert len(digest(name, text)) == 16
+
+
+def test_code_that_is_too_much_to_keep_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Code(script="a.py", files={"a.py": b"x = 1\n", "b.py": b"y = 2\n"})
+    content = kept.zipped()
+    for size, said in (
+        (len(content), None),
+        (len(content) - 1, "its archive has 0 MiB, more than the 0 MiB that one may"),
+        (1, "2 files of 0 MiB are more than code may have (1 files, 256 MiB)"),
+    ):
+        monkeypatch.setattr("harness.provenance.code.MOST_OF_OTHERS", size)
+        monkeypatch.setattr("harness.run.archive.MAX_FILES", min(size, 2))
+        if said is None:
+            assert kept.zipped() == content
+            continue
+        with pytest.raises(UserError) as refused:
+            kept.zipped()
+        end = "name less of it; data is linked"
+        assert str(refused.value) == f"the code of a.py: {said}: {end}"

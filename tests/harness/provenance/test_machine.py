@@ -13,7 +13,7 @@ import pytest
 from harness.errors import UserError
 from harness.provenance import launches
 from harness.provenance import machine as provenance
-from harness.provenance.git import NO_GIT, git, run_git
+from harness.provenance.git import NO_GIT, OFF, git, run_git
 from harness.provenance.lock import environment_lock
 from harness.provenance.machine import describe_environment
 from harness.provenance.redact import line_with_secret, redact, without_bare_keys
@@ -463,6 +463,30 @@ def test_a_git_that_hangs_is_one_line_and_no_run_fails_for_it(
     provenance.working_diff.cache_clear()
     assert provenance.working_diff() == ""
     provenance.working_diff.cache_clear()
+
+
+def test_git_starts_without_what_would_lead_it_elsewhere_or_start_anything(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("GIT_DIR", "GIT_PAGER", "GIT_CONFIG_GLOBAL", "GIT_EXEC_PATH", "MY_GIT_DIR"):
+        monkeypatch.setenv(name, "/elsewhere")
+    started: dict[str, Any] = {}
+
+    def run(command: list[str], **how: Any) -> Any:
+        started.update(how, command=command)
+        return subprocess.CompletedProcess(command, 0, b"")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    run_git(tmp_path, "diff", "HEAD", variables={"GIT_INDEX_FILE": "/own"})
+    command, environment = started["command"], started["env"]
+    assert command[:2] == ["git", "--no-pager"] and command[-2:] == ["diff", "HEAD"]
+    assert command[2:-2:2] == ["-c"] * len(OFF) and command[3:-2:2] == [*OFF]
+    told = {name: environment.get(name) for name in ("GIT_DIR", "GIT_PAGER", "GIT_INDEX_FILE")}
+    assert told == {"GIT_DIR": None, "GIT_PAGER": "cat", "GIT_INDEX_FILE": "/own"}
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_EXEC_PATH", "MY_GIT_DIR"):
+        assert environment[name] == "/elsewhere"
+    assert environment["PATH"] == os.environ["PATH"]
+    assert (started["cwd"], started["stdin"]) == (tmp_path, subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize(("ended", "said"), [(0, b"said"), (1, None), (128, None), (-9, None)])

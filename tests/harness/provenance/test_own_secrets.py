@@ -90,3 +90,29 @@ def test_a_password_in_a_url_is_a_secret_whatever_the_variable_is_called(
 ) -> None:
     monkeypatch.setenv("ADDRESS", value)
     assert without_own(text) == clean
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_secret"),
+    [
+        ("MY_TOKEN", "disabled", False),
+        ("MY_TOKEN", "DryRun", False),
+        ("MY_TOKEN", "disabled1", True),
+        ("MY_TOKEN", "1234567", False),
+        ("MY_TOKEN", "12345678", True),
+        ("MY_TOKEN", "-12345.25e-10", False),
+        ("MY_KEY", "/dev/null", False),
+        ("MY_KEY", "/dev/null/key", True),
+        ("MY_KEY", "dev/null", True),
+        ("PWD", "abcdef12", False),
+        ("OLDPWD", "abcdef12", False),
+        ("MY_PWD", "abcdef12", True),
+        ("MY_NOTE", "abcdef12", False),
+    ],
+)
+def test_a_word_a_number_or_a_path_that_is_there_is_no_secret(
+    name: str, value: str, is_secret: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert without_own(f"x {value} y") == ("x [redacted] y" if is_secret else f"x {value} y")
+    assert own_in(f"x {value} y") == (name if is_secret else None)

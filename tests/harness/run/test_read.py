@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import socket
 import stat
 import zipfile
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from harness.run import guarded, parse
 from harness.run.archive import check_size, unpacked
 from harness.run.attempts import AttemptRow, by_attempt
+from harness.run.digests import short_digest
 from harness.run.environment import read_environment
 from harness.run.guarded import (
     RefusedFileError,
@@ -31,10 +33,11 @@ from harness.run.plan import Lock, Plan
 from harness.run.plan_file import lock_text, wrong_lock
 from harness.run.read import parse_config, read_config
 from harness.run.readings import OwnMetric
-from harness.run.results import read_known, read_result, result_text, sealed
+from harness.run.results import Result, read_known, read_result, result_text, sealed
 from harness.run.retired import Retired, note_retired, read_retired
+from harness.run.versions import NewerError
 from harness.store.store import Store
-from tests.one_run import claimed, finish
+from tests.one_run import SPEC, claimed, finish
 
 
 def zipped(*names: str) -> bytes:
@@ -48,13 +51,48 @@ def zipped(*names: str) -> bytes:
 @pytest.mark.parametrize("name", ["a\\b.py", "a//b.py", "./a.py", "../a.py", "/a.py", "a/"])
 def test_an_archive_with_a_name_that_is_no_path_below_it_is_none(name: str) -> None:
     assert [*unpacked(zipped("a.py", "of/b.py"))] == ["a.py", "of/b.py"]
-    with pytest.raises(ValueError, match="it holds a file named "):
+    with pytest.raises(ValueError) as refused:
         unpacked(zipped("a.py", name))
+    assert str(refused.value) == f"it holds a file named {name!r}"
+
+
+def commented(comment: bytes) -> bytes:
+    content = io.BytesIO(zipped("a.py"))
+    with zipfile.ZipFile(content, "a") as archive:
+        archive.comment = comment
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    "comment", [b"", b"schema 1", b"schema 0", b"a schema 9", b"schema 9 x", b"schema 9999999999"]
+)
+def test_an_archive_that_tells_no_later_version_is_read(comment: bytes) -> None:
+    assert unpacked(commented(comment)) == {"a.py": b"x"}
+
+
+def test_an_archive_of_a_later_release_is_refused_and_so_is_none() -> None:
+    with pytest.raises(NewerError) as refused:
+        unpacked(commented(b"schema 2"))
+    said = "format 2 of a later release, this one reads up to 1: read it with that release"
+    assert str(refused.value) == f"an archive of code: {said}"
+    with pytest.raises(ValueError, match=r"^no archive: File is not a zip file$"):
+        unpacked(b"none")
+
+
+def test_an_archive_that_would_unpack_to_too_much_is_not_unpacked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("harness.run.archive.MAX_BYTES", 2)
+    assert len(unpacked(zipped("a.py", "b.py"))) == 2
+    monkeypatch.setattr(zipfile.ZipFile, "read", None)
+    with pytest.raises(ValueError, match=r"^3 files of 0 MiB are more than code may have"):
+        unpacked(zipped("a.py", "b.py", "c.py"))
 
 
 def test_an_archive_has_so_many_files_and_bytes_and_no_more() -> None:
     check_size(20_000, 1 << 28)
-    for n_files, n_bytes, size in ((20_001, 1, 0), (1, (1 << 28) + 1, 256)):
+    rounded = (1 << 28) + (7 << 17)
+    for n_files, n_bytes, size in ((20_001, 1, 0), (1, (1 << 28) + 1, 256), (1, rounded, 257)):
         with pytest.raises(ValueError) as refused:
             check_size(n_files, n_bytes)
         most = "more than code may have (20000 files, 256 MiB)"
@@ -110,7 +148,35 @@ def test_a_run_is_known_by_its_configuration_however_that_is_written(tmp_path: P
     path.write_text(text.replace("\nseed: 3\n", "\n'seed': 3\n"))
     assert path.read_text() != text and wrong_identity(out.run, result) is None
     path.write_text(text.replace("\nseed: 3\n", "\n'seed': 4\n"))
-    assert "is the configuration of run" in (wrong_identity(out.run, result) or "")
+    other = replace(SPEC, seed=4).run_id
+    assert wrong_identity(out.run, result) == f"{path} is the configuration of run {other}"
+    path.write_text(text.replace("\nreplicate: 0\n", "\nreplicate: 1\n"))
+    other = replace(SPEC, replicate=1).run_id
+    assert wrong_identity(out.run, result) == f"{path} is the configuration of run {other}"
+    path.write_text("- seed\n")
+    why = "a config.yaml holds no mapping"
+    said = f"{path} is not the configuration of a run ({why})"
+    assert wrong_identity(out.run, result) == said
+
+
+def test_a_run_of_the_first_format_is_known_by_the_name_that_was_made_then(tmp_path: Path) -> None:
+    earlier = set()
+    for seed in range(6):
+        spec = replace(SPEC, seed=seed)
+        (tmp_path / "config.yaml").write_text(spec.to_yaml())
+        made_by = {"source": {"digest": "a" * 16}, "environment": {"digest": "b" * 16}}
+        first = short_digest({**spec.asked(), **made_by})
+        earlier.add(first < spec.run_id)
+        for schema, run_id in ((1, first), (1, spec.run_id), (2, spec.run_id)):
+            result = Result(run_id=run_id, status="finished", content={"schema": schema})
+            assert wrong_identity(tmp_path, result) is None
+        later = Result(run_id=first, status="finished", content={"schema": 2})
+        said = f"{tmp_path}/config.yaml is the configuration of run {spec.run_id}"
+        assert wrong_identity(tmp_path, later) == said
+        other = Result(run_id="0" * 16, status="finished", content={"schema": 1})
+        said = f"{tmp_path}/config.yaml is the configuration of run {first}"
+        assert wrong_identity(tmp_path, other) == said
+    assert earlier == {False, True}
 
 
 def test_a_value_with_an_anchor_counts_as_often_as_it_is_named(
@@ -123,6 +189,14 @@ def test_a_value_with_an_anchor_counts_as_often_as_it_is_named(
     monkeypatch.setattr(parse, "MOST_NODES", 12)
     with pytest.raises(ValueError, match="more than 12 values with its aliases written out"):
         parse_yaml(text)
+
+
+def test_a_file_has_two_hundred_thousand_values_with_its_aliases_and_no_more() -> None:
+    row = ", ".join("1" * 999)  # a thousand values with the list itself
+    text = f"- &x [{row}]\n" + "- *x\n" * 198 + "- [" + ", ".join("1" * 998)
+    assert len(parse_yaml(f"{text}]\n")) == 200
+    with pytest.raises(ValueError, match=r"^more than 200000 values with its aliases written out$"):
+        parse_yaml(f"{text}, 1]\n")
 
 
 @pytest.mark.parametrize(
@@ -205,6 +279,13 @@ def test_a_result_whose_values_are_of_other_types_is_damaged(tmp_path: Path) -> 
     path.write_text(result_text(good).replace('"status":"finished"', '"status":"diverged"'))
     _, wrong = read_known(out.run, out.run.name)
     assert wrong == f"{path} is not the file that the run wrote"
+    unsealed = {key: value for key, value in content.items() if key != "digest"}
+    for schema, says in ((1, None), (2, wrong)):  # the first ones had no seal
+        other = {**unsealed, "schema": schema}
+        path.write_text(json.dumps(other))
+        assert read_known(out.run, out.run.name)[1] == says
+        path.write_text(json.dumps({**other, "digest": sealed(other).digest}, indent=4))
+        assert read_known(out.run, out.run.name)[1] is None
 
 
 def test_a_lock_that_says_something_else_than_its_plan_is_told(tmp_path: Path) -> None:
@@ -241,6 +322,20 @@ def test_a_file_that_became_another_one_is_refused_and_left_closed(
     with pytest.raises(RefusedFileError, match="links in a results folder are not followed"):
         open_file(tmp_path / "link")
     assert len(os.listdir("/proc/self/fd")) == n_open
+
+
+def test_what_is_no_file_is_looked_at_before_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind("socket")
+        for name in ("pipe", "socket"):
+            with pytest.raises(RefusedFileError) as refused:
+                open_file(name)
+            said = (f"{name}: is no regular file", errno.EINVAL)
+            assert (str(refused.value), refused.value.errno) == said
 
 
 MOST_MIB = {

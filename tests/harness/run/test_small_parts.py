@@ -1,14 +1,17 @@
 """The small parts of what is read and written: the order of a configuration, versions, halvings, where time went, in words."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.run.attempts import AttemptRow, note_attempt, read_attempts
 from harness.run.disturbed import Disturbance, disturbances_of, disturbed_words, stood_still
 from harness.run.foreign import ClockHint, TrainerLimits
 from harness.run.halving import Halving, is_part
 from harness.run.measured import ForeignMarks, ImportMarks, OwnMarks
+from harness.run.metrics import HeldoutLoss, OwnValue, TrainingLoss, Validation
 from harness.run.plural import plural
 from harness.run.readings import OwnMetric, Readings
 from harness.run.results import finite, where_time_went
@@ -97,6 +100,40 @@ def test_a_result_says_besides_only_what_its_kind_of_run_has() -> None:
     log = {"budget": 3, "log": "a.txt", **digests}
     assert imported == {**log, "imported": True, "self_reported": True}
     assert OwnMarks(gpu=None).to_json() == {"gpu": None, "environment_effect": None}
+
+
+def test_a_row_of_a_curve_says_what_is_known() -> None:
+    bare = Validation(step=3, val_loss=4.5, train_time_s=1.5)
+    row = {"kind": "val", "step": 3, "val_loss": 4.5, "train_time_s": 1.5}
+    for known in ({}, {"tokens": 0}, {"step_times_ms": []}, {"tokens": 7, "step_times_ms": [2.5]}):
+        point = replace(bare, **known)
+        assert point.to_json() == {**row, **known}
+        assert Validation.from_json(point.to_json()) == point
+    own = {"step": None, "name": "bpb", "value": 0.5, "elapsed_s": 2.0}
+    rows = {
+        TrainingLoss(step=3, train_loss=4.5): {"kind": "train", "step": 3, "train_loss": 4.5},
+        HeldoutLoss(step=3, heldout_loss=4.5): {"kind": "heldout", "step": 3, "heldout_loss": 4.5},
+        OwnValue(**own): {"kind": "own", **own},
+    }
+    assert [row.to_json() for row in rows] == [*rows.values()]
+
+
+def test_an_attempt_is_a_row_where_it_begins_and_a_row_where_it_ends(tmp_path: Path) -> None:
+    begun = {"attempt": 1, "started": "1", "host": "a", "node": "n", "pid": 7, "token": "x"}
+    ended = {"attempt": 1, "ended": "2", "status": "oom", "reason": None}
+    peaks = {"peak_allocated_mib": 1.5, "peak_rss_mib": 2.5}
+    elsewhere = {**begun, "node": None}  # a cluster alone calls it anything
+    shown = [begun, {k: v for k, v in begun.items() if k != "node"}, ended, {**ended, **peaks}]
+    rows = [AttemptRow(**row) for row in (begun, elsewhere, ended, {**ended, **peaks})]
+    assert [row.to_json() for row in rows] == shown
+    assert [row.is_end for row in rows] == [False, False, True, True]
+    (tmp_path / "runs/r").mkdir(parents=True)
+    for row in rows:
+        note_attempt(tmp_path / "runs/r", row)
+    with (tmp_path / "runs/r/attempts.jsonl").open("a") as file:
+        file.write('{"attempt": "one"}\n["attempt"]\n{"attempt": 2')
+    assert read_attempts(tmp_path / "runs/r") == rows
+    assert AttemptRow.from_json({}) == AttemptRow(attempt=None)
 
 
 def test_a_run_that_goes_on_from_a_trunk_makes_the_rest_of_its_steps() -> None:

@@ -9,8 +9,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from harness.config.run import with_fields
+from harness.config.schedule import tokens_trained
 from harness.model.mask import dense_mask
 from harness.model.tokens import Tokens
+from harness.training import utilisation
 from harness.training.core import Core
 from harness.training.flops import flops_per_token, keys_seen, mean_keys
 from harness.training.utilisation import matrix_rate, mfu
@@ -43,6 +45,10 @@ MUDD = {
 }
 
 
+MORE = {"gates": GATES, "mudd": MUDD, "merged": {"qkv_layout": "merged"}}
+MORE["split"] = {**MORE["merged"], "optim__qkv_split": True}
+
+
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
@@ -50,7 +56,7 @@ MUDD = {
         ("r04", {}),
         ("r08", {}),
         ("r18", {}),
-        *(pytest.param("r18", f, id=name) for name, f in (("gates", GATES), ("mudd", MUDD))),
+        *(pytest.param("r18", f, id=name) for name, f in MORE.items()),
     ],
 )
 def test_the_products_of_an_update_are_those_counted_from_the_configuration(
@@ -109,16 +115,69 @@ def test_the_keys_of_all_layers_are_those_of_their_masks(kind: str) -> None:
     assert keys_seen(config, range(1)) == pytest.approx(sum(seen), rel=1e-12)
 
 
-def test_a_window_that_grows_is_averaged_over_the_updates() -> None:
-    config = with_fields(
-        small("r18", "fp32"),
-        {"data.seq_len": 1024, "data.micro_tokens": 1024, "schedule.window_tokens": 960},
-    )
-    steps = [flops_per_token(config, VOCAB, step=i).attention for i in range(config.schedule.steps)]
-    assert steps[0] < steps[-1]
-    assert flops_per_token(config, VOCAB).attention == pytest.approx(
-        sum(steps) / len(steps), rel=1e-12
-    )
+LONG: dict[str, Any] = {"data.seq_len": 1024, "data.micro_tokens": 1024}
+STAGES: dict[str, Any] = {"schedule.stages": 3, "schedule.window_warmup": None}
+GROWING: dict[str, dict[str, Any]] = {
+    "a window that warms up": {"schedule.window_tokens": 960},
+    "a window in stages": {**STAGES, "schedule.windows": (128, 384, 960)},
+    "a batch that grows": {
+        **{**STAGES, "schedule.windows": (128, 960, 960), "schedule.batch_growth": (1, 2, 3)},
+        **{"model.dc_mha": (1, 2), "model.dc_window": 16},
+    },
+}
+
+
+@pytest.mark.parametrize("what", GROWING)
+def test_what_grows_is_averaged_over_the_tokens_of_the_updates(what: str) -> None:
+    config = with_fields(small("r18", "fp32"), {**LONG, **GROWING[what]})
+    updates = range(config.schedule.steps)
+    steps = [flops_per_token(config, VOCAB, step=i) for i in updates]
+    tokens = [tokens_trained(config, range(i, i + 1)) for i in updates]
+    assert steps[0].attention < steps[-1].attention
+    whole, n = flops_per_token(config, VOCAB), sum(tokens)
+    for part in ("matrices", "attention", "optimizer"):
+        mean = sum(n * getattr(s, part) for s, n in zip(steps, tokens, strict=True)) / n
+        assert getattr(whole, part) == pytest.approx(mean, rel=1e-12), part
+    assert whole.model == whole.matrices + whole.attention
+
+
+def test_where_batches_grow_sequences_do() -> None:
+    config = with_fields(small("r18", "fp32"), {**LONG, **GROWING["a batch that grows"]})
+    long = with_fields(config, {"schedule.batch_growth": (), "data.seq_len": 3 * 1024})
+    last = config.schedule.steps - 1
+    of_last = range(last, last + 1)
+    assert keys_seen(config, of_last) == pytest.approx(keys_seen(long, of_last), rel=1e-12)
+
+
+def test_layers_that_look_near_see_as_much_more_as_they_may() -> None:
+    config = small("r18", "fp32")
+    near = with_fields(config, {"model.dc_mha": (1, 2, 4), "model.dc_window": 16})
+    more = 3 * mean_keys(config.data.seq_len, "token", 16)
+    seen = keys_seen(config, range(1))
+    assert keys_seen(near, range(1)) == pytest.approx(seen + more, rel=1e-12)
+
+
+def test_a_singular_value_decomposition_is_not_counted() -> None:
+    config = small("r04", "fp32")
+    assert flops_per_token(config, VOCAB).optimizer > 0
+    exact = with_fields(config, {"optim.muon_backend": "svd"})
+    assert flops_per_token(exact, VOCAB).optimizer == 0
+
+
+def test_the_rate_of_a_device_is_that_of_its_best_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    products: list[tuple[int, ...]] = []
+    now, really = [0.0], torch.mm
+
+    def mm(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        products.append((*a.shape, *b.shape))
+        now[0] += (9.0, 2.0, 4.0)[len(products) % 3]
+        return really(a, b, out=out)
+
+    monkeypatch.setattr(torch, "mm", mm)
+    monkeypatch.setattr(utilisation.time, "perf_counter", lambda: now[0])
+    rate = matrix_rate.__wrapped__("cpu", torch.float32)
+    assert rate == 2 * 512**3 / 2.0
+    assert products == [(512,) * 4] * 10
 
 
 def test_utilisation_is_the_share_of_the_measured_rate() -> None:

@@ -1,5 +1,6 @@
 """A trunk and what goes on from it are one run cut in two."""
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from harness.config.schedule import SCHEDULED
 from harness.errors import UserError
 from harness.run.measured import Measured
 from harness.run.spec import TRUNK_FILE, Branch, RunSpec
+from harness.training import fork
 from harness.training.output import Silent
 from harness.training.train import Training, train
 from tests.fake_matrix import DEADLINE_S
@@ -136,8 +138,51 @@ def test_the_clock_counts_on_from_the_trunk(
     before_s = trunk["clock"]["elapsed_s"]
     assert outcome.final.train_time_s == pytest.approx(before_s + timed_s)
     assert own_s <= timed_s < outcome.final.train_time_s
+    assert outcome.wall["trunk_s"] == before_s
     times = [ms for row in out.rows for ms in row.get("step_times_ms", ())]
     assert len(times) == STEPS
+
+
+def test_a_trunk_hands_on_its_first_and_its_last_validation(
+    spec_of: Callable[..., RunSpec], tmp_path: Path
+) -> None:
+    """What is stopped before a validation of its own has the trunk's last one."""
+    spec, out = spec_of(), Recorder()
+    trunk = Training(spec, device="cpu", out=out)
+    trunk.first_val, trunk.last_val = 9.0, 4.0
+    fork.save_trunk(trunk, AT)
+    file = tmp_path / TRUNK_FILE
+    file.write_bytes(out.files[TRUNK_FILE])
+    branched = replace(spec, branch=Branch(at=AT, config=spec.config))
+    training = Training(branched, device="cpu", out=out)
+    fork.go_on_from(training, file)
+    assert training.run(lambda: True) == (AT, "interrupted")
+    assert training.final(AT).val_loss == 4.0
+    assert not training.has_exploded(18.0) and training.has_exploded(18.1)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_first_process_of_several_saves_the_states_of_all(
+    rank: int, spec_of: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = Recorder()
+    training = Training(spec_of(), device="cpu", out=out)
+    training.rank, training.core.world = rank, 2
+
+    def gather_object(state: Any, states: Any) -> None:
+        assert (states is None) == (rank != 0)
+        if states is not None:
+            states[:] = [state, {"of": "the other"}]
+
+    monkeypatch.setattr(fork.dist, "get_rank", lambda: rank)
+    monkeypatch.setattr(fork.dist, "gather_object", gather_object)
+    fork.save_trunk(training, 7)
+    assert [*out.files] == ([TRUNK_FILE] if rank == 0 else [])
+    if rank == 0:
+        trunk = torch.load(io.BytesIO(out.files[TRUNK_FILE]), weights_only=True)
+        first, other = trunk["ranks"]
+        assert (trunk["step"], other) == (7, {"of": "the other"})
+        assert first.keys() == {"optimizers", "random", "losses", "waiting"}
 
 
 def test_random_state_goes_on(spec_of: Callable[..., RunSpec], tmp_path: Path) -> None:
@@ -165,6 +210,22 @@ def test_a_damaged_trunk_is_one_line(spec_of: Callable[..., RunSpec], tmp_path: 
     torch.save({"step": AT + 1}, file)
     with pytest.raises(UserError, match=rf"trunk.pt is the state at update {AT + 1}, not {AT}"):
         go(branched, file)
+
+
+def test_why_a_trunk_cannot_be_read_is_told_in_its_first_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no zip archive\nat a place\nof torch")
+
+    monkeypatch.setattr(torch, "load", fails)
+    training: Any = None
+    with pytest.raises(UserError) as refused:
+        fork.go_on_from(training, Path("runs/r/trunk.pt"))
+    assert str(refused.value) == (
+        "runs/r/trunk.pt, from which this run goes on, cannot be read (RuntimeError: no zip "
+        "archive): remove the trunk's folder, and run the experiment again"
+    )
 
 
 def test_names_differ_by_trunk_alone(spec_of: Callable[..., RunSpec]) -> None:

@@ -269,6 +269,50 @@ BAD = {
         "def optimizers(groups, toggles):\n    return torch.optim.SGD(groups)",
         "but must give a list of torch.optim.Optimizer",
     ),
+    "an optimizer that leaves out several": (
+        "def optimizers(groups, toggles):\n    return [g for g in groups if g['role'] != 'hidden']",
+        " more: give its group, or move it",
+    ),
+    "an optimizer that repeats several": (
+        "def optimizers(groups, toggles):\n    return [torch.optim.SGD(groups), *(g for g in groups if g['role'] == 'hidden')]",
+        " more: give it once",
+    ),
+    "a group of several of no rate": (
+        "def optimizers(groups, toggles):\n    return [torch.optim.SGD([{**g, 'lr': float('nan')} for g in groups if g['role'] == 'hidden'])]",
+        " more the lr nan, but must give a finite number",
+    ),
+    "an optimizer that leaves out two": (
+        "def optimizers(groups, toggles):\n    return [torch.optim.SGD([{**g, 'params': g['params'][2:]} if g['role'] == 'hidden' else g for g in groups])]",
+        " and 1 more: give its group, or move it",
+    ),
+    "a group of two of no rate": (
+        "def optimizers(groups, toggles):\n    return [torch.optim.SGD([{**g, 'params': g['params'][:2], 'lr': float('nan')} for g in groups if g['role'] == 'hidden'])]",
+        " and 1 more the lr nan, but must give a finite number",
+    ),
+    "a group of a stranger of no rate": (
+        "def optimizers(groups, toggles):\n    return [torch.optim.SGD([{'params': [nn.Parameter(torch.ones(1))], 'lr': None}])]",
+        "gives the group of no parameter the lr None",
+    ),
+    "a group of two rates": (
+        "def optimizers(groups, toggles):\n    made = torch.optim.SGD(groups)\n    made.param_groups[0]['lr'] = torch.ones(2)\n    return [made]",
+        "gives the group of embed.weight the lr a tensor of shape (2,)",
+    ),
+    "no list of optimizers": (
+        "def optimizers(groups, toggles):\n    pass",
+        "gives None, but must give a list of torch.optim.Optimizer",
+    ),
+    "a group of other names": (
+        "def optimizers(groups, toggles):\n    return [{**groups[0], 'names': ('mine',)}, *groups[1:]]",
+        "gives dict, but must give a list of torch.optim.Optimizer",
+    ),
+    "a number among optimizers": (
+        "def optimizers(groups, toggles):\n    return (torch.optim.SGD(groups), 7)",
+        "gives 7, but must give a list of torch.optim.Optimizer",
+    ),
+    "a look at what the network is given": (
+        "def build(model, toggles):\n    model.register_forward_pre_hook(lambda m, x: None)",
+        "build changes forward of the whole network, which validation is measured by",
+    ),
     "a forward of its own": (
         "def build(model, toggles):\n    model.register_forward_hook(lambda m, i, y: 2 * y)",
         "build changes forward of the whole network, which validation is measured by",
@@ -349,17 +393,40 @@ NO_ORDER = {
     "no numbers": ("documents", "gives Documents, but must give an array of whole numbers"),
     "fractions": ("[0.5]", "gives list, but must give an array of whole numbers"),
     "none": ("None", "gives None, but must give an array of whole numbers"),
+    "before the first": ("[-1, 0, 1, 2, 3, 4]", "of 6 documents gives -1: give every number"),
+    "more than there are": ("[*range(6), 5]", "of 6 documents gives 5 more than once"),
+    "rows": ("[[0, 1, 2], [3, 4, 5]]", "gives list, but must give an array of whole numbers"),
+    "of several lengths": ("[[0], [1, 2]]", "gives list, but must give an array of whole"),
+    "yes or no": ("[True] * 6", "gives list, but must give an array of whole numbers"),
 }
 
 
 @pytest.mark.parametrize("case", NO_ORDER)
-def test_an_order_that_is_no_permutation_is_refused(case: str, plug: Plug, corpus: Corpus) -> None:
+def test_an_order_that_is_no_permutation_is_refused(
+    case: str, plug: Plug, corpus: Corpus, kept_line: Callable[[str], None]
+) -> None:
     given, message = NO_ORDER[case]
     on = plug(f"def order(documents, seed, toggles):\n    return {given}\n")
     with pytest.raises(UserError) as error:
         loaders(on(small("r08"), 1.0), corpus, seed=0, rank=0, world_size=1, device="cpu")
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+    kept_line(str(error.value))
+
+
+def test_a_rate_may_be_a_tensor_of_one_number(plug: Plug) -> None:
+    text = """
+def optimizers(groups, toggles):
+    return [torch.optim.SGD([{**g, "lr": torch.tensor(toggles.by)} for g in groups])]
+"""
+    config = small("r08")
+    made, preset = core(plug(text)(config, 0.25)), core(config)
+    (group, *_) = made.optimizers[0].param_groups
+    assert type(group["base_lr"]) is float and group["base_lr"] == 0.25
+    made.set_step(0)
+    preset.set_step(0)
+    of_preset = preset.optimizers[0].param_groups[0]
+    assert group["lr"] == pytest.approx(0.25 * of_preset["lr"] / of_preset["base_lr"])
 
 
 def test_two_plug_ins_that_decide_the_same_are_refused_together_and_taken_one_by_one(

@@ -13,19 +13,22 @@ import torch
 
 from harness.config.run import RunConfig, from_plain, with_fields
 from harness.corpora.index import open_corpus
+from harness.errors import UserError
+from harness.model.float8 import Float8Head
 from harness.model.tokens import Tokens
 from harness.run.read import read_lines
 from harness.run.results import read_result
 from harness.run.spec import RunSpec
 from harness.store.attempt import claim
 from harness.store.store import Store
+from harness.training import core as core_module
 from harness.training.clock import Clock
 from harness.training.core import Core
 from harness.training.loaders import loaders
 from harness.training.train import Training, train
 from tests.one_training import STEPS, Recorder
+from tests.small_presets import TOKENS, small
 from tests.small_presets import core as new_core
-from tests.small_presets import small
 
 
 def go(spec: RunSpec) -> tuple[Any, Recorder]:
@@ -198,7 +201,8 @@ def test_a_run_after_another_is_the_run_alone(spec_of: Callable[..., RunSpec]) -
 def test_an_absurd_rate_diverges_and_keeps_its_curve(spec_of: Callable[..., RunSpec]) -> None:
     outcome, out = go(spec_of(optim__muon_lr=100, optim__adam_lr=10))
     assert outcome.status == "diverged"
-    assert "not finite or exploded" in outcome.reason
+    step = outcome.final.steps
+    assert outcome.reason == f"the loss was not finite or exploded at step {step}"
     curve = [r["val_loss"] for r in out.rows if r["kind"] == "val"]
     assert len(curve) >= 2
     assert curve[0] < 10
@@ -212,11 +216,58 @@ def test_a_stop_is_seen_before_the_next_step(spec_of: Callable[..., RunSpec]) ->
     assert (outcome.status, outcome.final.steps, outcome.reason) == ("interrupted", 2, None)
 
 
-def test_another_text_under_the_same_name_is_refused(spec_of: Callable[..., RunSpec]) -> None:
-    from harness.errors import UserError
+def test_another_text_under_the_same_name_is_refused(
+    spec_of: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heldout = SimpleNamespace(name="stdlib", fingerprint="e" * 64)
+    monkeypatch.setattr("harness.training.train.open_heldout", lambda *_: heldout)
+    spec = spec_of()
+    config = {**spec.config, "data": {**spec.config["data"], "heldout": "stdlib"}}
+    planned = f"but the run was planned on {'0' * 12}: plan it again, or bring that corpus back"
+    for field, what, present in (
+        ("data_fingerprint", "corpus 'stdlib'", spec.data_fingerprint[:12]),
+        ("heldout_fingerprint", "the held-out text of 'stdlib'", "e" * 12),
+    ):
+        with pytest.raises(UserError) as refused:
+            go(replace(spec, config=config, **{field: "0" * 64}))
+        assert str(refused.value) == f"{what} has fingerprint {present}, {planned}"
 
-    with pytest.raises(UserError, match="corpus 'stdlib' has fingerprint"):
-        go(replace(spec_of(), data_fingerprint="0" * 64))
+
+@pytest.mark.parametrize(
+    ("cache", "name", "verified"),
+    [
+        ("none", "stdlib", ["stdlib"]),
+        ("none", "other", ["stdlib", "other"]),
+        ("local", "other", ["a copy of stdlib", "other"]),
+    ],
+)
+def test_every_text_is_verified_before_a_run_trains_on_it(
+    cache: str,
+    name: str,
+    verified: list[str],
+    spec_of: Callable[..., RunSpec],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec, said = spec_of(data__cache=cache), list[str]()
+    there = open_corpus("stdlib")
+
+    def copied(corpus: Any) -> Any:
+        assert corpus == there
+        return SimpleNamespace(name="a copy of stdlib")
+
+    heldout = SimpleNamespace(name=name, fingerprint="e" * 64)
+    train_module = "harness.training.train"
+    monkeypatch.setattr(f"{train_module}.cache_locally", copied)
+    monkeypatch.setattr(f"{train_module}.verify", lambda corpus: said.append(corpus.name))
+    monkeypatch.setattr(f"{train_module}.open_heldout", lambda *_: heldout)
+    monkeypatch.setattr(
+        f"{train_module}.open_corpus",
+        lambda name: there if name == "stdlib" else SimpleNamespace(name=name),
+    )
+    config = {**spec.config, "data": {**spec.config["data"], "heldout": name}}
+    with pytest.raises(UserError, match=f"the held-out text of '{name}' has fingerprint"):
+        go(replace(spec, config=config))
+    assert said == verified
 
 
 def test_a_checkpoint_holds_the_last_weights_and_the_result_is_complete(
@@ -328,3 +379,64 @@ def test_gradients_have_the_norm_one_tensor_by_tensor_where_that_is_asked_for(
     for grad in kept:
         norm = 1.0 if per_tensor else 3 * grad.numel() ** 0.5
         assert float(grad.double().norm()) == pytest.approx(norm, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("next_tokens", "prefix", "given"),
+    [
+        ((1.0, 0.5), 0.0, [[[1.0, 0.5]], [[1.0, 0.25]], [], [], [], []]),
+        ((0.5, 0.5), 0.0, [[[0.5, 0.5]], [[0.5, 0.25]], *[[[0.5]]] * 4]),
+        (
+            *((1.0, 0.5), 0.5),
+            [[[1.0, 0.5], 0.5], [[1.0, 0.25], 0.5], [[1.0], 0.5], [[1.0], 0.25], [], []],
+        ),
+    ],
+)
+def test_a_stage_is_given_the_weights_of_the_losses_that_it_has(
+    next_tokens: tuple[float, ...], prefix: float, given: list[Any]
+) -> None:
+    """None for the next token alone: its weight would make another graph of the last stage."""
+    stages = {"schedule.steps": 6, "schedule.stages": 3, "loss.prefix_weight": prefix}
+    config = with_fields(small("r18", "fp32"), {**stages, "loss.next_tokens": next_tokens})
+    made = new_core(config, tokens=replace(TOKENS, texts=[b"a"] * TOKENS.vocab_size))
+    for step in range(6):
+        made.set_step(step)
+        assert [weights.tolist() for weights in made.loss_weights] == given[step]
+
+
+@pytest.mark.parametrize(("world", "n_passes"), [(1, 8), (2, 4)])
+def test_a_head_in_float8_averages_the_ranks_of_its_process(
+    world: int, n_passes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core_module.dist, "is_initialized", lambda: world > 1)
+    monkeypatch.setattr(core_module.dist, "get_world_size", lambda: world)
+    monkeypatch.setattr(core_module.dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(core_module, "DistributedDataParallel", lambda network, **_: network)
+    scales = {"fp8_head": (1.0, 1.0, 8.0), "loss__reduction": "sum_per_rank"}
+    made = new_core(with_fields(small("r18", **scales), {"data.ranks": 8}))
+    assert isinstance(made.model.head, Float8Head)
+    assert made.model.head.scales == (1.0, 1.0, 8.0 / n_passes)
+
+
+@pytest.mark.parametrize(
+    ("fields", "gradient"),
+    [
+        ({}, 1.0),
+        ({"system.accumulate": "sum"}, 3.0),
+        ({"loss.reduction": "sum_per_rank"}, 8.0),
+        ({"system.accumulate": "sum", "loss.reduction": "sum_per_rank"}, 24.0),
+        ({"loss.scale": 0.5}, 0.5),
+        ({"system.accumulate": "sum", "loss.scale": 2.0}, 6.0),
+    ],
+)
+def test_ranks_are_averaged_and_their_passes_averaged_or_summed(
+    fields: dict[str, Any], gradient: float
+) -> None:
+    """Two ranks of three passes of eight tokens, each with a loss of gradient one."""
+    made = new_core(with_fields(small("r08", "fp32", n_layer=2), fields))
+    weight = torch.zeros((), requires_grad=True)
+    losses = iter(range(6))
+    made.forward = lambda *_: weight + next(losses)
+    batches = torch.zeros(3, 2, 4, dtype=torch.int64)
+    assert made.gradients([(batches, batches)] * 2, None).tolist() == [*range(6)]
+    assert weight.grad is not None and float(weight.grad) == pytest.approx(gradient)

@@ -6,6 +6,11 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from harness.config.run import with_fields
+from harness.corpora.index import open_corpus
+from harness.data.loader import BatchMemory
+from harness.data.prefetcher import Prefetcher
+from harness.training import loaders
 from tests.small_presets import batch, core, disturb, small
 
 ASKS = {
@@ -73,3 +78,24 @@ def test_asking_for_a_number_is_seen() -> None:
     with Calls() as calls:
         float(torch.ones(1).sum())
     assert ASKS & set(calls.names)
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_a_gpus_batches_are_read_ahead_and_into_pinned_memory_where_that_is_asked_for(
+    device: str, pinned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def memory(*, input_dtype: str, pinned: bool) -> BatchMemory:
+        asked.append(pinned)
+        return BatchMemory(input_dtype=input_dtype, pinned=False)
+
+    monkeypatch.setattr(loaders, "BatchMemory", memory)
+    config = with_fields(small("r08"), {"data.pinned": pinned})
+    where: dict[str, Any] = {"seed": 0, "rank": 0, "world_size": 1, "device": device}
+    train, _ = loaders.loaders(config, open_corpus("stdlib"), **where)
+    assert asked == [pinned and device == "cuda"] * 2
+    assert isinstance(train, Prefetcher) == (device == "cuda")
+    if isinstance(train, Prefetcher):
+        train.close()

@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
+from harness.store.looks import note_look
 from reports.inputs.load import confirmations_in, load
+from tests.report_arms import LADDER
 from tests.report_fixtures import Arm, write_experiment
 from tests.sealing import seal_again
 
@@ -37,6 +40,49 @@ def test_a_run_that_stood_still_has_its_losses_and_no_times(
     # without its times it may have been in time
     assert not rows["censored"].any()
     assert list(rows["first_crossing_s"].notna()) == [keeps_times] * len(rows)
+
+
+def test_a_run_that_diverged_is_the_one_that_was_seen_whatever_its_last_loss(
+    tmp_path: Path,
+) -> None:
+    write_experiment(
+        tmp_path, arms=LADDER[:2], n_seeds=3, outcome={(LADDER[1].name, 1): "diverged"}
+    )
+    runs = load("split", tmp_path).runs
+    run_id = runs["run_id"][runs["status"] == "diverged"].iloc[0]
+    seal_again(tmp_path / "runs" / run_id, val_loss=9.5)
+    note_look(tmp_path, load("split", tmp_path).plan, "compare")
+    assert load("split", tmp_path).memory.lost == {}
+
+
+def test_runs_that_were_seen_at_seeds_that_are_planned_no_more_are_among_the_others(
+    tmp_path: Path,
+) -> None:
+    write_experiment(tmp_path, arms=LADDER[:2], n_seeds=3, n_points=2)
+    before = load("split", tmp_path)
+    note_look(tmp_path, before.plan, "compare")
+    path = tmp_path / "experiments" / "split" / "experiment.json"
+    plan = json.loads(path.read_text())
+    plan["seeds"] = [0, 2]
+    plan["runs"] = [run for run in plan["runs"] if run["seed"] != 1]
+    path.write_text(json.dumps(plan))
+    after = load("split", tmp_path)
+    assert after.memory.changed and after.plan.seeds == (0, 2, 1)
+    assert sorted(after.runs["run_id"]) == sorted(before.runs["run_id"])
+    assert [*after.runs["seed"]][-2:] == [1, 1] and after.results == before.results
+
+
+@pytest.mark.parametrize("key", ["seed", "replicate", "budget"])
+def test_a_run_that_is_another_than_its_plan_names_does_not_count(tmp_path: Path, key: str) -> None:
+    write_experiment(tmp_path, arms=LADDER[:2], n_seeds=1, n_points=2)
+    run = load("split", tmp_path).runs.iloc[0]
+    planned, other = int(run[key]), int(run[key]) + 5
+    config = tmp_path / "runs" / run["run_id"] / "config.yaml"
+    content = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump({**content, key: other}))
+    seal_again(config.parent)
+    (said,) = load("split", tmp_path).unsound
+    assert said.endswith(f"config.yaml: {key} {other}, its plan: {planned}")
 
 
 def test_an_experiment_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:

@@ -146,6 +146,7 @@ def test_the_figures_of_an_arm_are_its_runs_that_have_a_loss() -> None:
         {"track": "short", "arm": "x", "n": "9", "n_in_logs": "2", "mean": "3.1", "sd": "0.1"},
         {"track": "short", "arm": "x", "n": "5", "n_in_logs": "4", "mean": "3.2", "sd": "0.2"},
         {"track": "short", "arm": "x", "n": "7", "n_in_logs": "4", "mean": "3.3", "sd": "0.3"},
+        {"track": "short", "arm": "x", "n": "8", "n_in_logs": "3", "mean": "3.6", "sd": "0.6"},
         {"track": "short", "arm": "", "n": "7", "n_in_logs": "9", "mean": "3.4", "sd": "0.4"},
     ]
     rows = [
@@ -223,7 +224,7 @@ def test_the_history_is_read_as_its_tables_are() -> None:
 
 
 def test_a_table_is_written_with_its_own_columns_alone(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "table.csv"
+    path = tmp_path / "a" / "new" / "table.csv"
     write_rows(path, ("a", "b"), [{"b": 1, "a": "x, y", "c": 3}, {"a": 2}])
     assert path.read_bytes() == b'a,b\n"x, y",1\n2,\n'
     write_rows(path, ("b",), [{"b": 4}])

@@ -113,6 +113,7 @@ def test_a_published_run_is_the_last_line_of_its_log(name: str) -> None:
     plan = made.plan
     assert (plan.design, plan.looks) == ("explicit" if name.startswith("opt") else "ladder", 1)
     assert plan.target is not None and plan.target.val_loss == 3.28 and plan.imported
+    assert plan.base == plan.baseline == plan.arms[0].name
     of_arm = {arm: int(n) for arm, n in made.runs["arm"].value_counts().items()}
     means = {r["record"]: int(r["n_runs"]) for r in table("records") if "mean of" in r["source"]}
     for arm in plan.arms:

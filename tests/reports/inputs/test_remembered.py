@@ -1,6 +1,6 @@
 """What looks at a question leave behind: which results count beside the plan's own, and which arms are not judged."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -128,8 +128,9 @@ def test_what_was_seen_as_planned_changes_nothing(folder: Folder) -> None:
         Memory(family=1),
         plan,
     )
-    later = look(3, plan_of(0, 1, 2, 3), experiment="other")
-    assert folder.remember(plan, look(2, plan), later) == (Memory(family=1), plan)
+    for at in (2, 3):
+        other = look(at, plan_of(0, 1, 2, 3), experiment="other")
+        assert folder.remember(plan, look(2, plan), other) == (Memory(family=1), plan)
 
 
 def test_other_seeds_that_were_seen_before_count_where_an_arm_had_them(folder: Folder) -> None:
@@ -145,6 +146,9 @@ def test_other_seeds_that_were_seen_before_count_where_an_arm_had_them(folder: F
         (note,) = memory.notes
         assert "(mine; 4 seeds from 2026-01-01T01:00 on)" in note
     assert folder.added(plan, only_base) == ["base5", "a5"]
+    bare = replace(plan, runs=tuple(replace(run, block=None) for run in plan.runs))
+    _, whole = folder.remember(bare, only_base)
+    assert [run.block for run in whole.runs[4:]] == [6, 6]
 
 
 def test_a_run_of_another_length_role_or_code_does_not_count(folder: Folder) -> None:
@@ -154,11 +158,52 @@ def test_a_run_of_another_length_role_or_code_does_not_count(folder: Folder) -> 
         ({"budget": 90}, False),
         ({"role": "timing"}, False),
         ({"source": {"digest": "d"}}, True),
+        ({"source": {"digest": "b"}}, True),
     ):
         folder.write("a5", **how)
         memory, whole = folder.remember(plan, before)
         assert whole.runs == plan.runs
         assert any("1 result of these arms was" in note for note in memory.notes) == told, how
+
+
+@pytest.mark.parametrize("how", [{"budget": 90}, {"role": "timing"}])
+def test_behind_results_of_another_length_or_role_those_of_this_one_count(
+    folder: Folder, how: dict[str, Any]
+) -> None:
+    for run in ("base5", "a5"):
+        folder.write(run, **how)
+    assert folder.added(plan_of(0), look(1, plan_of(0, 5, 6))) == ["base6", "a6"]
+
+
+@pytest.mark.parametrize(
+    ("older", "gone", "n_other"),
+    [((), set(), 1), ((), {"a10"}, 1), (("a1",), set(), 1), (("a1",), {"a10"}, 0)],
+)
+def test_a_result_of_other_code_counts_while_it_stands_for_a_run_that_is_not_made(
+    folder: Folder, older: tuple[str, ...], gone: set[str], n_other: int
+) -> None:
+    seen = plan_of(0, 1)
+    *runs, last = seen.runs
+    plan = replace(seen, runs=(*runs, replace(last, run_id="a10", older=older)))
+    folder.gone = gone
+    told = ["Beside the runs here, 1 result of these arms was seen under other code: not counted."]
+    assert [*folder.remember(plan, look(1, seen))[0].notes] == told * n_other
+
+
+def test_the_code_of_an_arm_is_that_of_its_first_run_that_recorded_one(folder: Folder) -> None:
+    plan, before = plan_of(0, 1), look(1, plan_of(0, 1, 5))
+    (folder.runs / "a0" / "config.yaml").unlink()
+    folder.write("a1", source={"digest": "d"})
+    folder.write("a5", source={"digest": "d"})
+    assert folder.added(plan, before) == ["base5", "a5"]
+    folder.write("b1", source={"digest": "e"})
+    folder.write("b5", source={"digest": "e"})
+    plans = [plan_of(*seeds, arms=ARMS) for seeds in ((0, 1), (0, 1, 5))]
+    (folder.runs / "b0" / "config.yaml").unlink()
+    assert folder.added(plans[0], look(1, plans[1])) == ["base5", "a5", "b5"]
+    (folder.runs / "a1" / "config.yaml").unlink()  # none of its own: that of the others
+    folder.write("a5")
+    assert folder.added(plan, before) == ["base5", "a5"]
 
 
 def test_what_a_rule_of_its_own_added_is_no_other_plan(folder: Folder) -> None:
@@ -168,6 +213,7 @@ def test_what_a_rule_of_its_own_added_is_no_other_plan(folder: Folder) -> None:
     for other in (
         look(1, plan_of(1, 0)),  # no beginning of these seeds
         look(1, plan_of(0, 1), experiment="other"),
+        look(1, plan_of(0, 1), experiment="first"),
     ):
         assert folder.remember(plan, other)[0].changed
     assert folder.remember(replace(plan, seeds_rule=None), look(1, plan_of(0, 1)))[0].changed
@@ -200,6 +246,21 @@ def test_results_that_are_gone_from_between_leave_an_arm_unjudged(
     assert memory.changed
 
 
+def test_results_are_gone_from_between_where_one_that_was_seen_at_another_seed_is_behind(
+    folder: Folder,
+) -> None:
+    folder.gone = {"a1"}
+    assert "seed 1 were" in folder.remember(plan_of(0, 1), look(1, plan_of(0, 1, 5)))[0].lost["a"]
+
+
+def test_a_result_of_the_baseline_at_a_seed_that_no_arm_had_may_go(folder: Folder) -> None:
+    before = look(1, plan_of(0))
+    folder.gone = {"base0"}
+    alone = replace(before, results=before.results[:1])
+    assert folder.remember(plan_of(3, 4), alone)[0].lost == {}
+    assert [*folder.remember(plan_of(0, 4), alone)[0].lost] == ["a"]
+
+
 def test_results_that_are_other_ones_leave_their_arm_unjudged_or_all_if_the_baselines(
     folder: Folder,
 ) -> None:
@@ -212,7 +273,9 @@ def test_results_that_are_other_ones_leave_their_arm_unjudged_or_all_if_the_base
     assert set(folder.remember(plan, look(1, plan))[0].lost) == {"a", "b"}
 
 
-def test_seeds_that_were_picked_by_their_baseline_judge_nothing(folder: Folder) -> None:
+def test_seeds_that_were_picked_by_their_baseline_judge_nothing(
+    folder: Folder, kept_line: Callable[[str], None]
+) -> None:
     """Seeds 0 to 4 of the baseline were seen before the plan; those left out before others count as picked."""
     seen = look(1, plan_of(0, 1, 2, 3, 4), arms={"other": "other"})
     baseline = replace(seen, results=tuple(s for s in seen.results if s.claim == seen.baseline))
@@ -221,23 +284,30 @@ def test_seeds_that_were_picked_by_their_baseline_judge_nothing(folder: Folder) 
     def lost(*seeds: int, locks: Any = locks) -> Any:
         return folder.remember(plan_of(*seeds, locks=locks), baseline)[0].lost
 
-    assert "at seeds 0, 2 were seen before and are left out" in lost(1, 3)["a"]
+    kept_line(lost(1, 3)["a"])
     assert lost(0, 1, 2) == {} and lost(7, 8) == {}
     assert "at seed 0 were seen" in lost(1)["a"]
     early = (Lock(locked="2026-01-01T00", digest="", plan={}), *locks)
     assert lost(1, 3, locks=early) == {}
     assert "at seeds 0, 2 were" in lost(1, 3, locks=())["a"]
+    whole = look(1, plan_of(0, 1, 2, 3, 4, arms=ARMS))
+    arms = tuple(s for s in whole.results if s.claim != whole.baseline)
+    folder.gone = {f"{arm}{seed}" for arm in ARMS for seed in (0, 2)}
+    for results, why in ((whole.results, "are left out"), (arms, "were seen and are gone")):
+        memory, _ = folder.remember(plan_of(1, 3, arms=ARMS), replace(whole, results=results))
+        assert [arm for arm, said in memory.lost.items() if why in said] == ["a", "b"]
 
 
-def test_a_confirmation_is_none_where_its_seeds_were_seen_before_its_lock(folder: Folder) -> None:
+def test_a_confirmation_is_none_where_its_seeds_were_seen_before_its_lock(
+    folder: Folder, kept_line: Callable[[str], None]
+) -> None:
     locks = (Lock(locked="2026-01-01T02", digest="", plan={}),)
     plan = plan_of(1000, 1001, confirm=True, locks=locks)
     before = look(1, replace(plan, name="first", confirm=False))
     memory, whole = folder.remember(plan, replace(before, results=before.results[:3]))
     assert not whole.confirm
     (note,) = memory.notes
-    assert note.startswith("Nothing is confirmed here: results at seeds 1000, 1001 were seen")
-    assert "(in first)" in note
+    kept_line(note)
     after = look(3, replace(plan, confirm=False))
     assert folder.remember(plan, after) == (Memory(family=1), plan)
     others = look(1, plan_of(0, 1))
@@ -248,26 +318,43 @@ def test_a_confirmation_is_none_where_its_seeds_were_seen_before_its_lock(folder
     assert folder.remember(explored, look(1, explored)) == (Memory(family=1), explored)
 
 
-def test_every_change_that_was_asked_about_a_baseline_is_of_its_family(folder: Folder) -> None:
+def test_every_change_that_was_asked_about_a_baseline_is_of_its_family(
+    folder: Folder, kept_line: Callable[[str], None]
+) -> None:
     plan = plan_of(0, 1)
     other = look(1, plan_of(0, 1, arms=("base", "b")), experiment="first")
     memory, _ = folder.remember(plan, other)
     assert (memory.family, memory.changed) == (2, False)
     (note,) = memory.notes
-    assert note.startswith("2 changes were asked about base in this results folder (first): the")
+    kept_line(note)
     elsewhere = replace(other, baseline="another")
     assert folder.remember(plan, elsewhere)[0] == Memory(family=1)
     both = plan_of(0, 1, arms=ARMS)
     assert folder.remember(both, other, look(2, both))[0] == Memory(family=2)
+    third = replace(look(0, plan, experiment="third"), arms={"c": "c"})  # was asked before all
+    memory, _ = folder.remember(both, other, third, look(2, both))
+    assert memory.family == 3 and "these 2 hold for all 3 at once" in memory.notes[0]
+    assert memory.notes[0].endswith("with a chance of up to 9%: confirm what pleased.")
 
 
-def test_a_candidate_of_a_stream_is_judged_at_its_part(folder: Folder) -> None:
+def test_a_candidate_of_a_stream_is_judged_at_its_part(
+    folder: Folder, kept_line: Callable[[str], None]
+) -> None:
     plan = plan_of(0, stream=place_of("daily", 3, 1))
     assert plan.stream is not None
     for looks in ((), (look(1, plan),)):
         memory, _ = folder.remember(plan, *looks)
         assert memory.family == plan.stream.parts > 1
-        assert any("Candidate 3 of the stream 'daily', 1 kept" in note for note in memory.notes)
+        assert len(memory.notes) == 1
+    kept_line(memory.notes[0])
+
+
+@pytest.mark.parametrize("how", [{"imported": True}, {"evidence": "above"}])
+def test_of_what_was_not_made_here_nothing_is_remembered(
+    folder: Folder, how: dict[str, Any]
+) -> None:
+    plan = plan_of(0, 1, **how)
+    assert folder.remember(plan, look(1, plan_of(0, 1, 5))) == (Memory(), plan)
 
 
 def test_runs_that_choose_among_their_arms_judge_none() -> None:

@@ -298,6 +298,9 @@ def test_the_source_of_a_plug_in_is_its_kept_code_where_that_is_what_was_run(
         {},
     ]
     assert plugin_sources(missing, tmp_path) == {}
+    (tmp_path / "d3.zip").write_bytes(zipped(files))
+    behind = plugin_sources([*missing, config("d3", a=a)], tmp_path)
+    assert behind == {f"plugin/a.py {a}": text}
     ours = {"source": {"digest": "d1", "files": {"model/gpt.py": a}}}
     assert plugin_sources([ours], tmp_path) == {}
     both, n = config("d1", a=a, b=b), len(text) + len(other)

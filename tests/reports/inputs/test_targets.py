@@ -4,12 +4,14 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.experiment.experiment import Experiment, load_experiment
 from reports.analysis.compare import compare_all
 from reports.inputs.load import load
+from reports.inputs.recorded import read_run
 from reports.inputs.targets import decided
 from reports.page.write import write_report
 from reports.verify.verify import verify
@@ -47,6 +49,39 @@ def test_before_the_baselines_first_block_has_run_there_is_none(results: Path) -
     assert plan.target
     plan = replace(plan, target=replace(plan.target, val_loss=None))
     assert decided(plan, [], accept_stale=False) is plan
+
+
+@pytest.mark.parametrize(
+    ("how", "accept_stale", "counts"),
+    [
+        ({"stale": True}, False, False),
+        ({"stale": True}, True, True),
+        ({"status": "diverged"}, True, False),
+        ({"result": None}, True, False),
+    ],
+)
+def test_it_is_set_where_every_run_of_the_baseline_s_first_block_counts(
+    results: Path, how: dict[str, Any], accept_stale: bool, counts: bool
+) -> None:
+    plan = load("split", results=results).plan
+    runs = [read_run(results / "runs", plan, planned) for planned in plan.runs]
+    assert plan.target
+    unset = replace(plan, target=replace(plan.target, val_loss=None))
+    inside, outside = [], []
+    for run in runs:
+        of_block = run.planned.arm == plan.baseline and run.planned.seed == 0
+        changed = replace(run, **how)
+        outside.append(run if of_block else changed)
+        if of_block:
+            inside.append([other if other is not run else changed for other in runs])
+    assert decided(unset, outside, accept_stale=accept_stale) == plan
+    for others in inside:
+        made = decided(unset, others, accept_stale=accept_stale)
+        assert made == plan if counts else made is unset
+    timing = replace(runs[0].planned, arm=plan.baseline, seed=0, role="timing")
+    more = [*runs, replace(runs[0], planned=timing, status="failed", result=None)]
+    assert decided(unset, more, accept_stale=accept_stale) == plan
+    assert decided(unset, [*runs, *runs], accept_stale=accept_stale) == plan  # replicates
 
 
 def test_nothing_of_its_block_moves_the_time_to_it(results: Path) -> None:

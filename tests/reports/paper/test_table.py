@@ -8,18 +8,27 @@ import shutil
 import string
 import subprocess
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from harness.__main__ import main
 from reports.analysis.arm_columns import ARM_COLUMNS
 from reports.analysis.compare import compare_all
-from reports.inputs.columns import Column
+from reports.inputs.columns import Between, Column
 from reports.inputs.load import load
 from reports.inputs.published_experiments import published_experiment
 from reports.latex import escaped
 from reports.page.write import render
-from reports.paper.table import OF_KEY, PAPER_FORMATS, WORDS, PaperTable, column_names, joined
+from reports.paper.table import (
+    OF_KEY,
+    PAPER_FORMATS,
+    WORDS,
+    PaperTable,
+    column_names,
+    joined,
+    plain_numbers,
+)
 from reports.verify.page import read_page
 from tests.report_arms import HOSTILE, LADDER
 from tests.report_fixtures import write_experiment
@@ -208,6 +217,24 @@ def test_compare_prints_it_and_refuses_what_there_is_not(tmp_path, capsys, monke
         assert (end.value.code or 0) == code
         captured = capsys.readouterr()
         assert said in captured.out + captured.err
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "numbers"),
+    [
+        (None, "{:loss}", [None, None, None]),
+        (0.25, "{:loss}", [0.25]),
+        (0.25, "{:percent}", [25.0]),
+        (("1 of 3", Between(low=0.5, high=None), 0.25), "{} {:loss} {}", [0.5, None, 0.25]),
+        (("1 of 3", Between(low=0.5, high=None), 0.25), "{} {:percent} {}", [50.0, None, 25.0]),
+    ],
+)
+def test_the_numbers_of_a_statistic_stand_one_after_another_without_its_words(
+    value: Any, form: str, numbers: list[float | None]
+) -> None:
+    column: Column[Any] = Column(key="x", meaning="", format=form, value=lambda row: value)
+    row: Any = None
+    assert plain_numbers(column, row, 3) == numbers
 
 
 def test_a_new_statistic_of_an_arm_is_called_as_its_key_says() -> None:

@@ -18,6 +18,7 @@ from harness.runner.executor import ExecutorOptions, RunEnded
 from harness.runner.limits import RunLimits
 from harness.runner.messages import WorkerEvent
 from harness.runner.ray.incoming import packed
+from harness.runner.ray.places import RayNode
 from harness.store.attempt import RunWriter, claim
 from harness.store.store import Store
 from tests.harness.runner.piped import piped
@@ -253,6 +254,21 @@ def test_a_run_that_somebody_else_has_is_waited_for(fake: FakeRay, store: Store)
     assert (told[0].val_loss, told[0].reason) == (result.val_loss, None)
 
 
+def test_where_nothing_is_out_there_is_a_moment_between_two_looks(
+    fake: FakeRay, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [one] = runs(1)
+    theirs_of(store, one)
+    fake.ends[one.spec.run_id] = [answered(WorkerEvent(status="taken"))]
+    waits: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=waits.append)
+    monkeypatch.setattr(executor, "time", clock)
+    monkeypatch.setattr(executor, "POLL_S", 0.25)
+    looks = iter(range(9))
+    call([one], store, cancelled=lambda: next(looks) == 4).run()
+    assert waits == [0.25] * 3  # after the look at which it was taken
+
+
 def test_a_run_that_nobody_has_any_more_is_sent_again(fake: FakeRay, store: Store) -> None:
     [one] = runs(1)
     fake.ends[one.spec.run_id] = [answered(WorkerEvent(status="taken")), answered()]
@@ -361,6 +377,20 @@ def test_a_node_that_fails_what_another_makes_gets_no_more(
     assert labels_of(fake, works.spec.run_id) == [{}]
     assert "node a was retired" in capsys.readouterr().out
     assert len((store.root / "experiments/x/retired.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("nodes", [NODES[:1], [NODES[0], NODES[2]]])
+def test_a_node_that_fails_what_no_other_has_room_for_goes_on(
+    fake: FakeRay, store: Store, monkeypatch: pytest.MonkeyPatch, nodes: list[RayNode]
+) -> None:
+    monkeypatch.setattr(executor, "nodes_alive", lambda: nodes)
+    four = runs(4)
+    for name in names(four):
+        fake.ends[name] = [answered(BROKE)]
+    looks = iter(range(40))
+    runner = call(four, store, cancelled=lambda: next(looks) == 30)
+    assert runner.run().statuses == dict.fromkeys(names(four), "failed")
+    assert (len(fake.sent), runner.kept_off) == (4, set())
 
 
 def test_where_nodes_do_not_see_the_folder_nothing_is_taken_back(

@@ -113,7 +113,8 @@ def test_what_is_kept_is_sent_once_and_data_is_read_where_the_call_is(
         assert freight.server == "serves 1"
     assert put == [b"zipped"]
     assert [how["num_cpus"] for how in options] == [0]
-    assert options[0]["scheduling_strategy"].node_id == "ab" * 28
+    place = options[0]["scheduling_strategy"]
+    assert (place.node_id, place.soft) == ("ab" * 28, False)
     carrier.close()
     assert killed == ["serves 1"]
     trainer.data = lambda spec: []

@@ -55,6 +55,23 @@ def test_blocks_have_one_class_each_in_proportion_to_its_room() -> None:
     kinds = kinds_of_blocks(runs, needs, NODES)
     assert Counter(kinds.values()) == {"H100": 8, "A100": 4}
     assert sorted(kinds) == list(range(12))
+    assert [kinds[block] for block in range(3)] == ["H100", "A100", "H100"]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cpus", "rooms"),
+    [
+        (1, 1, [8, 4, 0]),
+        (3, 20, [2, 1, 0]),
+        (0, 17, [3, 1, 0]),
+        (0, 16, [4, 2, 1]),
+        (5, 1, [1, 0, 0]),
+    ],
+)
+def test_a_node_has_room_for_whole_runs_alone(gpus: int, cpus: int, rooms: list[int]) -> None:
+    need = Need(gpus=gpus, cpus=cpus)
+    assert [need.room(node) for node in NODES] == rooms
+    assert [need.fits(node) for node in NODES] == [room > 0 for room in rooms]
 
 
 def test_where_one_class_alone_has_room_no_block_is_bound_to_it() -> None:

@@ -251,12 +251,14 @@ def test_the_first_of_several_nodes_tells_whether_a_peer_was_killed(
 
 @pytest.mark.parametrize("told", [False, True])
 def test_a_further_node_joins_the_first_and_tells_how_its_processes_ended(
-    store: Store, told: bool
+    store: Store, monkeypatch: pytest.MonkeyPatch, told: bool
 ) -> None:
     """Where an exception ended them, a file says so; else they were killed."""
     met = Meeting()
     met.meet_at("10.0.0.1:4000")
     trainer = Trainer()
+    started: list[Worker] = []
+    monkeypatch.setattr(Worker, "start", lambda self: started.append(self))
     if told:
         attempt = store.directory(SPEC.run_id) / "attempts" / "1"
         attempt.mkdir(parents=True)
@@ -266,7 +268,7 @@ def test_a_further_node_joins_the_first_and_tells_how_its_processes_ended(
     [worker] = trainer.made
     assert worker.group == Group(n_per_node=1, n_nodes=2, node=1, joins="10.0.0.1:4000")
     assert met.lost() is not told
-    assert worker.closed and worker.asked == []
+    assert started == [worker] and worker.closed and worker.asked == []
 
 
 def test_a_further_node_gives_up_where_the_first_does_not_come(
@@ -290,9 +292,12 @@ def test_a_further_node_that_comes_first_joins_once_it_is_told_where(
 
     clock = SimpleNamespace(sleep=told, monotonic=lambda: 100.0 * len(looks))
     monkeypatch.setattr(task, "time", clock)
+    monkeypatch.setattr(task, "POLL_S", 0.5)
+    monkeypatch.setattr(task, "MEETING_LOOK_S", 2.0)
     answer = run_order(order(store, trainer, n_nodes=2, node=1), Remote(met))
     assert answer.event.status == "lent"
     assert trainer.made[0].group.joins == "10.0.0.1:4000"
+    assert looks == [2.0] * 3 + [0.5] * 2  # for the first node, then while its own work
     assert answer.seconds == 100.0 * len(looks)
 
 
