@@ -65,3 +65,12 @@ def test_what_a_file_of_tests_is_about_is_reached_by_one_of_its_own() -> None:
         "tests/model/test_b.py::test_y": (2.0, lines),
     }
     assert dear_doubles(measured(tests), ()) == ["tests/model/test_b.py::test_y"]
+
+
+def test_one_of_the_cases_of_a_function_stays() -> None:
+    lines = 2**300 - 1
+    tests = {f"tests/optim/test_a.py::test_x[{case}]": (2.0 + case, lines) for case in range(3)}
+    tests["tests/optim/test_a.py::test_y"] = (0.1, lines)
+    assert dear_doubles(measured(tests), ()) == [
+        f"tests/optim/test_a.py::test_x[{n}]" for n in (2, 1)
+    ]

@@ -1,8 +1,8 @@
 """python -m tests.mutation.doubles [FATES ...]: move dear doubles from `make test` to `make test-all`.
 
 A quick test is a dear double where it takes long, and other quick tests, which stay, reach every line that it reaches, as the last
-`make mutation` measured; those of the file that it is about, others of its own file reach. One that was the first to notice a
-sabotage of the FATES stays. Those moved before stay moved: to choose anew, empty tests/data/doubles.txt and measure.
+`make mutation` measured; those of the file that it is about, others of its own file reach. The last case of a function stays, and
+one that was the first to notice a sabotage of the FATES. Those moved before stay moved: to choose anew, empty tests/data/doubles.txt and measure.
 """
 
 import argparse
@@ -23,9 +23,15 @@ STAY = (
     "tests/security/",
     "tests/harness/runner/",
     "tests/harness/store/",
+    "tests/harness/push/",
     "tests/harness/training/",
     "tests/harness/corpora/",
     "tests/harness/provenance/",
+    "tests/harness/foreign/test_ab.py::test_a_killed_call",
+    "tests/harness/foreign/test_known_experiment.py",
+    "tests/harness/foreign/test_own_logs.py",
+    "tests/harness/cli/test_confirm.py",
+    "tests/harness/cli/test_ledger_commands.py",
     "tests/harness/cli/test_run_commands.py",
     "tests/harness/cli/test_command_line.py",
     "tests/harness/split/test_interrupt.py",
@@ -42,6 +48,11 @@ def subject(tests: str) -> str:
     """The file of code that a file of tests is about, by its name."""
     folder, _, name = tests.rpartition("/")
     return f"{folder.removeprefix('tests/')}/{name.removeprefix('test_')}"
+
+
+def function_of(test: str) -> str:
+    """The function whose case a test is."""
+    return test.partition("[")[0]
 
 
 def lines_reached(known: Measured) -> dict[str, set[Line]]:
@@ -65,15 +76,18 @@ def dear_doubles(known: Measured, first: Container[str]) -> list[str]:
     """The tests that may go, the dearest first; first: the tests that were the first to notice a sabotage."""
     reached = lines_reached(known)
     n = Counter(line for lines in reached.values() for line in lines)
+    n_cases = Counter(map(function_of, reached))
     chosen = []
     for test in sorted(reached, key=lambda t: -known.seconds[t]):
         lines = reached[test]
         n_lines = sum(not line[-1] for line in lines)
         is_dear = known.seconds[test] >= DEAR_S and n_lines >= LEAST_LINES
-        stays = test in first or test.startswith(STAY)
+        is_last_case = test.endswith("]") and n_cases[function_of(test)] == 1
+        stays = is_last_case or test in first or test.startswith(STAY)
         if is_dear and not stays and all(n[line] > 1 for line in lines):
             chosen.append(test)
             n.subtract(lines)
+            n_cases[function_of(test)] -= 1
     return chosen
 
 
