@@ -29,10 +29,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # what one process compiles the next ones read: the tests start hundreds
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-if "TMPDIR" not in os.environ and is_roomy(MEMORY):
+if is_roomy(MEMORY):
     # each test waits for a hundred small files, which nobody needs to find after a power failure
-    os.environ["TMPDIR"] = str(MEMORY)
-    tempfile.tempdir = None  # asked for anew
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 # the marks of launches are the tests' own: no test touches the key of who runs them
 STATE = tempfile.TemporaryDirectory(prefix="ablate-tests-")
 os.environ["XDG_STATE_HOME"] = STATE.name
