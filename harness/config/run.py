@@ -175,7 +175,7 @@ class RunConfig:
     plugin: Values = field(default_factory=dict)
 
 
-DEFAULTS = RunConfig()
+DEFAULTS = RunConfig()  # and its empty `plugin`, which nobody writes into
 SECTIONS = ("model", "optim", "schedule", "loss", "data", "precision", "system", "timing")
 
 
@@ -224,7 +224,10 @@ def with_fields(config: RunConfig, values: Values) -> RunConfig:
 
 
 def _with(section: Section, new: Values) -> Section:
-    """A copy with fields replaced; `dataclasses.replace` would set a hundred others again."""
+    """A copy with fields replaced, of a section that has nothing but fields.
+
+    `dataclasses.replace` would set a hundred others again.
+    """
     if unknown := new.keys() - vars(section).keys():
         raise TypeError(f"{type(section).__name__} has no field {', '.join(sorted(unknown))}")
     made = copy(section)

@@ -201,7 +201,7 @@ class _Taken:
             memory = log.reading.facts.memory
             if any(other.memory.get(key, memory[key]) != memory[key] for key in memory):
                 continue
-            # without a validation nothing is the same: such a run is another one
+            # without a validation nothing is the same: such a log is another run, a cut one too
             fewest = 1 if other.place.folder == place.folder else 2
             if is_part and n_shared >= fewest:
                 return other

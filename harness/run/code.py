@@ -52,7 +52,7 @@ _known: dict[str, str] = {}
 
 def digests_among(wanted: Collection[str]) -> Digests:
     """What this process has made of texts, of these digests: another one need not parse them."""
-    return {key: digest for key, digest in _known.items() if digest in wanted}
+    return {key: digest for key, digest in _known.copy().items() if digest in wanted}
 
 
 def take_digests(digests: Digests) -> None:
