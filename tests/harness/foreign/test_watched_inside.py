@@ -113,6 +113,23 @@ def test_who_kills_all_that_came_of_it_waits_until_there_is_none() -> None:
     assert forked(run) == 0
 
 
+def test_what_begins_after_a_look_is_killed_at_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    children = psutil.Process.children
+    looks: list[bool] = []
+
+    def seen(process: psutil.Process, recursive: bool = False) -> list[psutil.Process]:
+        looks.append(recursive)
+        return children(process, recursive=recursive) if len(looks) > 1 else []
+
+    def run() -> None:
+        begun = subprocess.Popen(["sleep", "infinity"])
+        monkeypatch.setattr(psutil.Process, "children", seen)
+        guard.kill_all()
+        assert ended(begun.pid)
+
+    assert forked(run) == 0
+
+
 # ---------------------------------------------------------------- the watch
 
 

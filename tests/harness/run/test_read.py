@@ -75,7 +75,7 @@ def test_an_archive_of_a_later_release_is_refused_and_so_is_none() -> None:
         unpacked(commented(b"schema 2"))
     said = "format 2 of a later release, this one reads up to 1: read it with that release"
     assert str(refused.value) == f"an archive of code: {said}"
-    with pytest.raises(ValueError, match=r"^no archive: File is not a zip file$"):
+    with pytest.raises(ValueError, match=r"^no archive: "):
         unpacked(b"none")
 
 

@@ -36,9 +36,9 @@ def pages() -> dict[str, Page]:
 
 def test_a_table_that_has_changed_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
-    for at, value in enumerate("12"):
+    for at_s, value in enumerate("12"):
         path.write_text(f"a\n{value}\n")
-        os.utime(path, ns=(at, at))
+        os.utime(path, (at_s, at_s))
         assert list(read_table(path)) == [{"a": value}]
 
 
