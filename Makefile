@@ -42,7 +42,7 @@ check: install  ## format, lint, types and the fast tests, about a minute
 	$(BIN)/mypy
 	$(BIN)/pytest -m "not slow and not gpu and not browser" $(FAST)
 
-test: install  ## all tests but the slow ones, 5 to 15 minutes on 2 cores
+test: install  ## all tests but the slow ones, 5 to 10 minutes on 2 cores
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow and not gpu and not browser and not slurm"
 
 test-all: install  ## the slow tests and those that need a browser too, half an hour to an hour and a half
