@@ -7,7 +7,7 @@ as in model/config.py.
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields
 from functools import cache
 from typing import Any, Literal, TypeVar, get_type_hints
 
@@ -155,7 +155,7 @@ class TimingConfig:
 Values = Mapping[str, Any]  # dotted field -> value
 NewValues = dict[str, Any]  # the same, while it is put together
 Hints = Mapping[str, Any]  # field -> its type
-Section = TypeVar("Section")
+Fixed = TypeVar("Fixed")  # a section, or all of them
 PlainConfig = dict[str, dict[str, Any]]  # section -> field -> value, as YAML and JSON hold them
 
 
@@ -175,7 +175,7 @@ class RunConfig:
     plugin: Values = field(default_factory=dict)
 
 
-DEFAULTS = RunConfig()  # and its empty `plugin`, which nobody writes into
+DEFAULTS = RunConfig()  # shared, as is its empty `plugin`: nobody writes into them
 SECTIONS = ("model", "optim", "schedule", "loss", "data", "precision", "system", "timing")
 
 
@@ -220,17 +220,17 @@ def with_fields(config: RunConfig, values: Values) -> RunConfig:
             changed[section] = {**config.plugin, **new}
         else:
             changed[section] = _with(getattr(config, section), new)
-    return replace(config, **changed)
+    return _with(config, changed)
 
 
-def _with(section: Section, new: Values) -> Section:
-    """A copy with fields replaced, of a section that has nothing but fields.
+def _with(given: Fixed, new: Values) -> Fixed:
+    """A copy with fields replaced, of what has nothing but fields.
 
     `dataclasses.replace` would set a hundred others again.
     """
-    if unknown := new.keys() - vars(section).keys():
-        raise TypeError(f"{type(section).__name__} has no field {', '.join(sorted(unknown))}")
-    made = copy(section)
+    if unknown := new.keys() - vars(given).keys():
+        raise TypeError(f"{type(given).__name__} has no field {', '.join(sorted(unknown))}")
+    made = copy(given)
     vars(made).update(new)
     return made
 
