@@ -40,8 +40,7 @@ STAY = (
     "tests/reports/paper/test_figures.py",
 )
 
-# file, function, digest of its text, line from its first; the file of tests that it must be reached by, '' for any
-Line = tuple[str, str, str, int, str]
+Line = tuple[str, str, str, int]  # file, function, digest of its text, line from its first
 
 
 def subject(tests: str) -> str:
@@ -56,7 +55,7 @@ def function_of(test: str) -> str:
 
 
 def lines_reached(known: Measured) -> dict[str, set[Line]]:
-    """The lines that each quick test reaches, those of what its file is about as that file's besides."""
+    """The lines that each quick test reaches."""
     reached = defaultdict[str, set[Line]](set)
     for file, functions in known.reached.items():
         for function, digests in functions.items():
@@ -64,24 +63,26 @@ def lines_reached(known: Measured) -> dict[str, set[Line]]:
                 for test, mask in tests.items():
                     if test in known.seconds:
                         bits = f"{int(mask, 16):b}"[::-1]
-                        of = file_of(test)
-                        for n in (n for n, bit in enumerate(bits) if bit == "1"):
-                            reached[test].add((file, function, digest, n, ""))
-                            if file == subject(of):
-                                reached[test].add((file, function, digest, n, of))
+                        lines = {
+                            (file, function, digest, n) for n, bit in enumerate(bits) if bit == "1"
+                        }
+                        reached[test] |= lines
     return reached
 
 
 def dear_doubles(known: Measured, first: Container[str]) -> list[str]:
     """The tests that may go, the dearest first; first: the tests that were the first to notice a sabotage."""
     reached = lines_reached(known)
-    n = Counter(line for lines in reached.values() for line in lines)
+    asked = {}  # test -> what others must reach: lines, and those it is about from its own file
+    for test, lines in reached.items():
+        of = file_of(test)
+        asked[test] = lines | {(of, *line) for line in lines if line[0] == subject(of)}
+    n = Counter(line for lines in asked.values() for line in lines)
     n_cases = Counter(map(function_of, reached))
     chosen = []
     for test in sorted(reached, key=lambda t: -known.seconds[t]):
-        lines = reached[test]
-        n_lines = sum(not line[-1] for line in lines)
-        is_dear = known.seconds[test] >= DEAR_S and n_lines >= LEAST_LINES
+        lines = asked[test]
+        is_dear = known.seconds[test] >= DEAR_S and len(reached[test]) >= LEAST_LINES
         is_last_case = test.endswith("]") and n_cases[function_of(test)] == 1
         stays = is_last_case or test in first or test.startswith(STAY)
         if is_dear and not stays and all(n[line] > 1 for line in lines):
